@@ -1,0 +1,45 @@
+# Everything a newcomer types: `make demo` and `make test`. Both set up what they need.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+PROJECT ?= demo
+
+.PHONY: demo app test test-fast check bench setup system frontend clean
+
+demo: $(STAMP)
+	$(BIN)/gemslide demo --project $(PROJECT)
+
+app: $(STAMP)
+	$(BIN)/gemslide app --project $(PROJECT)
+
+test: $(STAMP) system
+	.ci/test $(BIN)
+
+test-fast: $(STAMP)
+	$(BIN)/pytest -n 2 -m "not slow"
+
+check: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+setup: $(STAMP)
+
+# The lock is exact; --no-deps on the project itself keeps pip from looking further.
+$(STAMP): requirements.lock pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	touch $@
+
+system:
+	.ci/system-packages
+
+# Only for people who change the viewer's TypeScript: the built bundle is committed.
+frontend:
+	cd pathology_app/viewer/frontend && npm ci && npm run check && npm run build
+
+clean:
+	rm -rf $(VENV) demo test-artifacts

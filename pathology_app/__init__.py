@@ -1,0 +1,1 @@
+"""What people look at: the web viewer and the napari plug-in. No image arithmetic, no torch."""

@@ -1,0 +1,1 @@
+"""Slides to results: slides, store, tiles, predictions, evaluation."""

@@ -1,0 +1,1 @@
+"""Model-parallel training after GEMS: schedules as data, and the executor that runs them."""

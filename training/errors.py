@@ -1,0 +1,31 @@
+"""Errors that tell a person what is wrong with a training run and what to do about it."""
+
+
+class TrainingError(Exception):
+    """Base: each subclass has the `code` that run records and `--json` lines carry."""
+
+    code = "bad_recipe"
+
+
+class BadRecipeError(TrainingError):
+    """The recipe asks for something that does not exist or does not fit."""
+
+    code = "bad_recipe"
+
+
+class WrongWorldSizeError(TrainingError):
+    """The number of ranks started is not the number the recipe needs."""
+
+    code = "wrong_world_size"
+
+
+class EmptyTableError(TrainingError):
+    """There are too few labelled tiles to train on."""
+
+    code = "empty_table"
+
+
+class UnreadableError(TrainingError):
+    """A model package is missing, incomplete or damaged."""
+
+    code = "unreadable"
