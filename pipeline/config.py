@@ -1,0 +1,167 @@
+"""Settings that are not training: `gemslide.toml` of a project, one section per verb.
+
+Unknown keys are errors, so that a misspelt key never silently means the default.
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from pipeline.errors import BadRecipeError
+
+
+class Section(BaseModel):
+    """Base of every section: frozen, and deaf to no typing error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class TissueConfig(Section):
+    """How tissue is told from glass: distance from the slide's own background colour."""
+
+    mpp: float = Field(8.0, gt=0)
+    """Resolution of the mask, microns per pixel."""
+    min_delta_e: float = Field(8.0, gt=0)
+    """CIELAB distance from the background above which a pixel is tissue."""
+    max_speck_um2: float = Field(6_000.0, ge=0)
+    """Connected specks up to this area are dust (or printed dots) and dropped before gaps are closed."""
+    close_um: float = Field(40.0, ge=0)
+    """Gaps narrower than this are closed."""
+    min_object_um2: float = Field(20_000.0, ge=0)
+    """Specks smaller than this are dropped."""
+    max_hole_um2: float = Field(40_000.0, ge=0)
+    """Holes smaller than this are filled."""
+
+
+class IngestConfig(Section):
+    """`[ingest]`"""
+
+    keep_associated: tuple[Literal["label", "macro", "thumbnail"], ...] = ()
+    """Associated images to keep. The default keeps none: labels show names and dates."""
+    shard_px: int = Field(4096, ge=256)
+    """Side of a shard: the largest multiple of the chunk that fits."""
+    decode_chunk_px: int = Field(512, ge=64)
+    """Chunk side of levels that do not pass through."""
+    smallest_level_px: int = Field(1024, ge=64)
+    """Levels are added, each half the last, until the longer side is at most this."""
+    gate_tiles: int = Field(16, ge=4)
+    """Tiles per level compared with a second decoder."""
+    tissue: TissueConfig = TissueConfig()
+
+
+class SplitConfig(Section):
+    """How patients without a split in the manifest are dealt out."""
+
+    train: float = Field(0.7, ge=0)
+    val: float = Field(0.15, ge=0)
+    test: float = Field(0.15, ge=0)
+    seed: int = 0
+
+
+class TileConfig(Section):
+    """`[tile]`"""
+
+    tile_px: int = Field(1024, ge=8)
+    mpp: float = Field(0.5, gt=0)
+    overlap_px: int = Field(0, ge=0)
+    """Pixels shared by neighbours, at `mpp`."""
+    min_tissue: float = Field(0.5, ge=0, le=1)
+    min_label_fraction: float = Field(0.5, gt=0, le=1)
+    """Share of a tile that one class must cover for the tile to carry its label."""
+    classes: tuple[str, ...] = ()
+    """Class order; empty: the annotations' names in alphabetical order."""
+    split: SplitConfig = SplitConfig()
+
+
+class InferConfig(Section):
+    """`[infer]`"""
+
+    batch_size: int = Field(32, ge=1)
+    min_tissue: float = Field(0.5, ge=0, le=1)
+    threshold: float = Field(0.5, gt=0, lt=1)
+    """Probability from which a cell belongs to a hotspot."""
+    hotspot_classes: tuple[str, ...] = ()
+    """Classes to look for; empty: all but the first of the class order."""
+    max_hotspots: int = Field(50, ge=1)
+
+
+class EvaluateConfig(Section):
+    """`[evaluate]`"""
+
+    split: Literal["train", "val", "test"] = "test"
+    threshold: float = Field(0.5, gt=0, lt=1)
+
+
+class AppConfig(Section):
+    """`[app]`"""
+
+    host: str = "127.0.0.1"
+    port: int = Field(8501, ge=0, le=65535)
+
+
+class Settings(Section):
+    """Everything in `gemslide.toml`."""
+
+    ingest: IngestConfig = IngestConfig()
+    tile: TileConfig = TileConfig()
+    infer: InferConfig = InferConfig()
+    evaluate: EvaluateConfig = EvaluateConfig()
+    app: AppConfig = AppConfig()
+
+
+T = TypeVar("T", bound=Section)
+
+
+def load_settings(path: Path) -> Settings:
+    """Read `gemslide.toml`; a project without one has the defaults.
+
+    Raises:
+        BadRecipeError: not TOML, an unknown key or a value out of range.
+    """
+    if not path.exists():
+        return Settings()
+    try:
+        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BadRecipeError(f"{path}: not valid TOML: {error}.") from error
+    return parse_section(Settings, raw, where=str(path))
+
+
+def replace(section: T, **changes: object) -> T:
+    """A copy of `section` with the options that were given (not None) on the command line."""
+    given = {key: value for key, value in changes.items() if value is not None}
+    return parse_section(type(section), {**section.model_dump(), **given}, where="command line")
+
+
+def parse_section(kind: type[T], raw: dict[str, object], *, where: str) -> T:
+    """Validate settings and put pydantic's findings into one sentence each."""
+    try:
+        return kind.model_validate(raw)
+    except ValidationError as error:
+        findings = "; ".join(_in_words(kind, detail) for detail in error.errors())
+        raise BadRecipeError(f"{where}: {findings}.") from error
+
+
+def _in_words(kind: type[Section], detail: object) -> str:
+    assert isinstance(detail, dict)
+    location = [str(part) for part in detail["loc"]]
+    name = ".".join(location)
+    if detail["type"] != "extra_forbidden":
+        return f"`{name}` = {detail['input']!r}: {detail['msg']}"
+    known = sorted(_fields_at(kind, location[:-1]))
+    near = difflib.get_close_matches(location[-1], known, n=1)
+    hint = f"did you mean `{near[0]}`?" if near else f"known keys: {', '.join(known)}"
+    return f"unknown key `{name}`: {hint}"
+
+
+def _fields_at(kind: type[BaseModel], path: list[str]) -> list[str]:
+    for name in path:
+        annotation = kind.model_fields[name].annotation
+        assert isinstance(annotation, type)
+        kind = annotation
+    return list(kind.model_fields)

@@ -1,0 +1,1 @@
+"""The demonstration: real tissue in, the whole road, a report."""

@@ -1,0 +1,107 @@
+"""Errors a person reads. Each says what, the values, where it looked and what to do.
+
+Plain subclasses with one message argument, so that they cross process pools. `code` is what run
+records and `--json` lines carry (docs/store.md, "Run record").
+"""
+
+
+class GemslideError(Exception):
+    """Base of every error that is the input's fault, not the program's."""
+
+    code = "unreadable"
+
+
+class MissingMppError(GemslideError):
+    """The slide does not say how large a pixel is, and nobody else does."""
+
+    code = "missing_mpp"
+
+
+class UnreadableError(GemslideError):
+    """No reader can open the file, or it is damaged where it must not be."""
+
+    code = "unreadable"
+
+
+class CorruptTileError(GemslideError):
+    """A tile of the slide cannot be decoded."""
+
+    code = "corrupt_tile"
+
+
+class NotBrightfieldRgbError(GemslideError):
+    """The picture is not 8-bit brightfield RGB."""
+
+    code = "not_brightfield_rgb"
+
+
+class ClaimsTooMuchError(GemslideError):
+    """The file claims far more pixels than it can hold."""
+
+    code = "claims_too_much"
+
+
+class ChangedSourceError(GemslideError):
+    """The same slide_id stands for other bytes than before."""
+
+    code = "changed_source"
+
+
+class LockedError(GemslideError):
+    """Another process writes the same output."""
+
+    code = "locked"
+
+
+class DiskFullError(GemslideError):
+    """The output could not be written for want of space."""
+
+    code = "disk_full"
+
+
+class BadManifestError(GemslideError):
+    """The cohort manifest (or another table of the user's) does not hold together."""
+
+    code = "bad_manifest"
+
+
+class BadAnnotationError(GemslideError):
+    """An annotation cannot be used as it is."""
+
+    code = "bad_annotation"
+
+
+class LeakageError(GemslideError):
+    """A patient would stand on both sides of a split."""
+
+    code = "leakage"
+
+
+class BadRecipeError(GemslideError):
+    """Settings that do not exist or do not fit."""
+
+    code = "bad_recipe"
+
+
+class WrongWorldSizeError(GemslideError):
+    """The number of ranks asked for does not fit the recipe."""
+
+    code = "wrong_world_size"
+
+
+class EmptyTableError(GemslideError):
+    """There are no tiles to work on."""
+
+    code = "empty_table"
+
+
+class NoTissueError(GemslideError):
+    """No tissue was found on the slide."""
+
+    code = "no_tissue"
+
+
+class InsaneOutputError(GemslideError):
+    """A model's output cannot be true: not finite, or the same everywhere."""
+
+    code = "insane_output"

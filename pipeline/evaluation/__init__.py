@@ -1,0 +1,1 @@
+"""How good predictions are, and the report that says so."""

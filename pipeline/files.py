@@ -1,0 +1,131 @@
+"""Writing that is either whole or not there: write aside, fsync, rename."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pipeline.errors import DiskFullError, LockedError
+
+_NO_SPACE = {errno.ENOSPC, errno.EDQUOT}
+
+
+def sha256_of(path: Path) -> str:
+    """SHA-256 of a file's bytes, as hexadecimal text."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def fsync_dir(path: Path) -> None:
+    """Make a rename inside `path` survive a power cut."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_bytes_atomic(path: Path, data: bytes) -> None:
+    """Put `data` at `path` so that a reader sees the old file or the new one, never half."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        with aside.open("wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        aside.replace(path)
+    finally:
+        aside.unlink(missing_ok=True)
+    fsync_dir(path.parent)
+
+
+def write_text_atomic(path: Path, text: str) -> None:
+    """`write_bytes_atomic` for UTF-8 text."""
+    write_bytes_atomic(path, text.encode())
+
+
+@contextmanager
+def full_disk_in_words(target: Path) -> Iterator[None]:
+    """Turn "no space left" into an error that says where and how much is free."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _NO_SPACE:
+            raise
+        existing = next(parent for parent in [target, *target.parents] if parent.exists())
+        free_bytes = shutil.disk_usage(existing).free
+        raise DiskFullError(
+            f"{target}: no space left while writing ({free_bytes / 2**20:.0f} MiB free). "
+            "Free space or choose another --project; nothing half-written was kept."
+        ) from error
+
+
+@contextmanager
+def new_folder(final: Path) -> Iterator[Path]:
+    """A folder that takes its final name only when the block ends without an error.
+
+    While it is being written it is `.<name without suffixes>.partial` beside `final`, locked by the kernel
+    (the lock dies with the process). A leftover of a crashed run is cleared. An existing `final` is replaced.
+
+    Raises:
+        LockedError: another process writes the same output now.
+    """
+    final.parent.mkdir(parents=True, exist_ok=True)
+    partial = final.with_name(f".{final.name.removesuffix('.ome.zarr')}.partial")
+    descriptor = _lock_folder(partial, final)
+    try:
+        _clear(partial)
+        with full_disk_in_words(final):
+            yield partial
+        _publish(partial, final)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+    finally:
+        os.close(descriptor)
+
+
+def _lock_folder(partial: Path, final: Path) -> int:
+    while True:
+        partial.mkdir(exist_ok=True)
+        try:
+            descriptor = os.open(partial, os.O_RDONLY)
+        except FileNotFoundError:
+            continue  # its owner published or removed it between the two calls
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            os.close(descriptor)
+            raise LockedError(
+                f"{final.name}: another process is writing it now ({partial}). Wait for it to end, or stop it."
+            ) from error
+        if partial.exists() and os.stat(partial).st_ino == os.fstat(descriptor).st_ino:
+            return descriptor
+        os.close(descriptor)  # we locked a folder that its owner has renamed meanwhile
+
+
+def _clear(folder: Path) -> None:
+    for child in folder.iterdir():
+        if child.is_dir():
+            shutil.rmtree(child)
+        else:
+            child.unlink()
+
+
+def _publish(partial: Path, final: Path) -> None:
+    fsync_dir(partial)
+    if final.exists():
+        old = final.with_name(f".{final.name}.old.{os.getpid()}")
+        final.rename(old)
+        partial.rename(final)
+        shutil.rmtree(old)
+    else:
+        partial.rename(final)
+    fsync_dir(final.parent)

@@ -1,0 +1,1 @@
+"""Predictions in formats of other programs."""

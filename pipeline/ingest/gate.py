@@ -1,0 +1,91 @@
+"""The gate of pass-through: sampled tiles, decoded as a reader will decode them, equal the source's own decode."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import tifffile
+
+from pipeline.errors import CorruptTileError
+from pipeline.slides.openslide_ import SecondDecoder
+from pipeline.slides.slide import EncodedLevel, Pixels, Slide
+from pipeline.store.codecs import ChunkError, decode_jpeg
+from pipeline.store.metadata import Gate
+
+
+class PassThroughGate:
+    """Compares tiles with OpenSlide where it sees the same levels, else with tifffile."""
+
+    def __init__(self, path: Path, slide: Slide, num_tiles: int) -> None:
+        self._slide = slide
+        self._num_tiles = num_tiles
+        sizes_wh = [(level.width_px, level.height_px) for level in slide.info.levels]
+        self._second = SecondDecoder.for_level_sizes(path, sizes_wh)
+        self.against = self._second.name if self._second else f"tifffile {tifffile.__version__}"
+
+    def __enter__(self) -> PassThroughGate:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._second:
+            self._second.close()
+
+    def check(self, level: int, encoded: EncodedLevel) -> Gate:
+        """Compare sampled tiles of a level.
+
+        Raises:
+            CorruptTileError: no decoder can read a sampled tile.
+        """
+        sample = list(sample_tiles(encoded, self._num_tiles))
+        for row, column in sample:
+            reason = self._difference(level, encoded, row, column)
+            if reason:
+                return Gate(tiles=len(sample), against=self.against, equal=False, reason=reason)
+        return Gate(tiles=len(sample), against=self.against, equal=True)
+
+    def _difference(self, level: int, encoded: EncodedLevel, row: int, column: int) -> str | None:
+        stream = encoded.jpeg(row, column)
+        if stream is None:
+            return None
+        expected = self._expected(level, encoded, row, column)
+        height, width = expected.shape[:2]
+        try:
+            found = decode_jpeg(stream)[:height, :width]
+        except ChunkError as error:
+            raise CorruptTileError(
+                f"the tile in row {row}, column {column} of level {level} cannot be decoded ({error}). "
+                "The file is damaged; copy or scan it again."
+            ) from error
+        if np.array_equal(found, expected):
+            return None
+        worst = int(np.abs(found.astype(int) - expected).max())
+        return f"tile in row {row}, column {column} differs from {self.against} by up to {worst}"
+
+    def _expected(self, level: int, encoded: EncodedLevel, row: int, column: int) -> Pixels:
+        t = encoded.tile_px
+        size = self._slide.info.levels[level]
+        box = (column * t, row * t, min(t, size.width_px - column * t), min(t, size.height_px - row * t))
+        pixels = self._second.read(level, *box) if self._second else None
+        return self._slide.read_region(level, *box) if pixels is None else pixels
+
+
+def sample_tiles(encoded: EncodedLevel, num_tiles: int) -> Iterator[tuple[int, int]]:
+    """Corners, middles of the edges, extremes of byte count, and random ones (the same every time)."""
+    rows, columns = encoded.rows, encoded.columns
+    last_row, last_column = rows - 1, columns - 1
+    counts = np.array([[encoded.byte_count(r, c) for c in range(columns)] for r in range(rows)])
+    filled = np.where(counts > 0, counts, counts.max())
+    chosen = {
+        (0, 0), (0, last_column), (last_row, 0), (last_row, last_column),
+        (last_row, columns // 2), (rows // 2, last_column),
+        divmod(int(filled.argmin()), columns),
+        divmod(int(counts.argmax()), columns),
+    }  # fmt: skip
+    random = np.random.default_rng(0)
+    for index in random.permutation(rows * columns):
+        if len(chosen) >= num_tiles:
+            break
+        chosen.add(divmod(int(index), columns))
+    yield from sorted(chosen)

@@ -1,0 +1,1 @@
+"""Readers of scanned slides: one file per reader behind one `Slide` interface."""

@@ -1,0 +1,84 @@
+"""JPEG streams as bytes: reading headers, and making a TIFF's abbreviated tile self-contained.
+
+A TIFF keeps the Huffman and quantisation tables once (JPEGTables) and each tile without them. A tile in the
+store must stand alone: tables are put back, and an APP14 marker is added where the file says RGB, because a
+decoder that sees neither JFIF nor APP14 takes three components for YCbCr.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+SOI, EOI = b"\xff\xd8", b"\xff\xd9"
+APP14_RGB = b"\xff\xee\x00\x0eAdobe\x00\x64\x00\x00\x00\x00\x00"
+"""Adobe segment with transform 0: the three components are R, G, B."""
+
+_FRAME_MARKERS = {0xC0, 0xC1, 0xC2}
+_START_OF_SCAN = 0xDA
+
+
+class JpegError(ValueError):
+    """The bytes are not a JPEG stream this project can pass through."""
+
+
+@dataclass(frozen=True)
+class JpegHeader:
+    """What stands before the first scan."""
+
+    width_px: int
+    height_px: int
+    components: int
+    bits: int
+    has_jfif: bool
+    has_adobe: bool
+
+
+def read_header(stream: bytes) -> JpegHeader:
+    """Walk the markers up to the first scan.
+
+    Raises:
+        JpegError: not a JPEG, a frame type other than baseline/extended/progressive, or cut short.
+    """
+    if stream[:2] != SOI:
+        raise JpegError(f"starts with {stream[:2].hex()}, not ffd8")
+    frame: tuple[int, int, int, int] | None = None
+    has_jfif = has_adobe = False
+    position = 2
+    while position + 4 <= len(stream):
+        if stream[position] != 0xFF:
+            raise JpegError(f"no marker at byte {position}")
+        marker = stream[position + 1]
+        if marker == 0xFF:  # fill byte
+            position += 1
+            continue
+        length = int.from_bytes(stream[position + 2 : position + 4], "big")
+        body = stream[position + 4 : position + 2 + length]
+        if marker == _START_OF_SCAN:
+            break
+        if marker in _FRAME_MARKERS and len(body) >= 6:
+            frame = (int.from_bytes(body[3:5], "big"), int.from_bytes(body[1:3], "big"), body[5], body[0])
+        has_jfif |= marker == 0xE0 and body[:4] == b"JFIF"
+        has_adobe |= marker == 0xEE and body[:5] == b"Adobe"
+        position += 2 + length
+    if frame is None:
+        raise JpegError("no baseline, extended or progressive frame header")
+    width_px, height_px, components, bits = frame
+    return JpegHeader(width_px, height_px, components, bits, has_jfif, has_adobe)
+
+
+def self_contained(tile: bytes, tables: bytes | None, *, is_rgb: bool) -> bytes:
+    """A complete JPEG stream with the pixels that the TIFF's own rules give the tile.
+
+    Args:
+        tile: one tile's bytes from the TIFF.
+        tables: the level's JPEGTables (SOI … EOI) or None.
+        is_rgb: the TIFF says photometric RGB; False for YCbCr.
+    """
+    header = read_header(tile)
+    parts = [SOI]
+    if is_rgb and not header.has_adobe and not header.has_jfif:
+        parts.append(APP14_RGB)
+    if tables:
+        parts.append(tables[2:-2])
+    parts.append(tile[2:])
+    return b"".join(parts)

@@ -1,0 +1,54 @@
+"""Choosing a reader: an ordered table, first match wins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from pipeline.errors import UnreadableError
+from pipeline.slides.openslide_ import OpenSlideSlide, detect_vendor
+from pipeline.slides.slide import Slide
+from pipeline.slides.tiff_ import TiffSlide, is_tiff
+
+TIFF_VENDORS = {None, "aperio", "generic-tiff"}
+"""OpenSlide's names of the families whose TIFF structure is plain enough to read tile by tile."""
+
+READERS: list[tuple[str, Callable[[Path, str | None], bool], Callable[[Path], Slide]]] = [
+    ("tifffile", lambda path, vendor: vendor in TIFF_VENDORS and is_tiff(path), TiffSlide),
+    ("openslide", lambda path, vendor: vendor is not None, OpenSlideSlide),
+]
+
+
+def open_slide(path: Path) -> Slide:
+    """Open a slide with the first reader that knows it.
+
+    Raises:
+        UnreadableError: no such file, no reader knows it, or it is damaged.
+        NotBrightfieldRgbError: it holds something else than 8-bit RGB.
+        ClaimsTooMuchError: it claims more pixels than its bytes can hold.
+    """
+    _check_file(path)
+    vendor = detect_vendor(path)
+    for _, accepts, reader in READERS:
+        if accepts(path, vendor):
+            return reader(path)
+    raise UnreadableError(
+        f"{path.name}: neither OpenSlide nor tifffile knows this format (first bytes: {path.open('rb').read(8)!r}). "
+        "Check that the file is a slide and complete; `gemslide doctor` lists the formats."
+    )
+
+
+def _check_file(path: Path) -> None:
+    if not path.exists():
+        raise UnreadableError(f"{path}: no such file. Check the path (a manifest's paths are relative to it).")
+    if path.is_dir():
+        raise UnreadableError(f"{path}: is a folder; name the slide file inside it.")
+    with path.open("rb") as stream:
+        head = stream.read(64)
+    if not head:
+        raise UnreadableError(f"{path.name}: the file is empty. Copy it again.")
+    if head.startswith(b"version https://git-lfs"):
+        raise UnreadableError(
+            f"{path.name}: is a Git LFS pointer of {path.stat().st_size} bytes, not the slide itself. "
+            "Run `git lfs pull` where it came from, then copy the real file."
+        )

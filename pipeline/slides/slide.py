@@ -1,0 +1,88 @@
+"""What every reader gives: levels, pixels, and the scanner's own tiles where they can be copied."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Pixels = NDArray[np.uint8]
+"""uint8 of shape (height, width, 3), RGB."""
+
+
+@dataclass(frozen=True)
+class LevelSize:
+    """One level of the source's pyramid."""
+
+    width_px: int
+    height_px: int
+    downsample: float
+    """Level-0 pixels per pixel of this level."""
+
+
+@dataclass(frozen=True)
+class SlideInfo:
+    """What the file says about itself. Nothing here names a patient, a file or a user."""
+
+    format: str
+    levels: tuple[LevelSize, ...]
+    mpp_xy: tuple[float, float] | None
+    """Microns per level-0 pixel; None when absent or absurd."""
+    mpp_looked_in: str
+    """Where mpp was looked for and what was found there, for the error message."""
+    objective_power: float | None = None
+    scanner_model: str | None = None
+    icc: bytes | None = None
+    associated: tuple[str, ...] = ()
+
+
+class EncodedLevel(Protocol):
+    """A level whose tiles are complete JPEG streams that can be stored as they are."""
+
+    tile_px: int
+    columns: int
+    rows: int
+
+    def byte_count(self, row: int, column: int) -> int:
+        """Bytes of the tile in the source; 0 for a tile the scanner left out."""
+
+    def jpeg(self, row: int, column: int) -> bytes | None:
+        """A self-contained JPEG stream, None for a sparse tile. Raises CorruptTileError."""
+
+
+class Slide(Protocol):
+    """One open slide. Use as a context manager; safe to read from several threads."""
+
+    info: SlideInfo
+
+    def read_region(self, level: int, x_px: int, y_px: int, width_px: int, height_px: int) -> Pixels:
+        """Pixels of a level, origin and size in that level's own pixels; white outside.
+
+        Raises:
+            CorruptTileError: a tile cannot be decoded.
+        """
+
+    def encoded_level(self, level: int) -> EncodedLevel | str:
+        """The level's own JPEG tiles, or in words why they cannot pass through."""
+
+    def associated_image(self, name: str) -> Pixels:
+        """A label, macro or thumbnail image by its name in `info.associated`."""
+
+    def __enter__(self) -> Slide: ...
+
+    def __exit__(self, *exc: object) -> None: ...
+
+
+def level_size(width_px: int, height_px: int, width_px0: int, height_px0: int) -> LevelSize:
+    """Size of a level with its downsample; a whole number where rounding explains the rest."""
+    downsample = (width_px0 / width_px + height_px0 / height_px) / 2
+    whole = max(1, round(downsample))
+    if _rounds_to(width_px, width_px0, whole) and _rounds_to(height_px, height_px0, whole):
+        downsample = float(whole)
+    return LevelSize(width_px, height_px, downsample)
+
+
+def _rounds_to(size_px: int, size_px0: int, downsample: int) -> bool:
+    return size_px in (size_px0 // downsample, -(-size_px0 // downsample))

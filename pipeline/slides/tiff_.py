@@ -1,0 +1,302 @@
+"""Tiled and stripped TIFF, Aperio SVS and OME-TIFF, tile by tile through tifffile."""
+
+from __future__ import annotations
+
+import logging
+import os
+import struct
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import tifffile
+from imagecodecs import DelayedImportError
+
+from pipeline.errors import ClaimsTooMuchError, CorruptTileError, NotBrightfieldRgbError, UnreadableError
+from pipeline.slides.jpeg import JpegError, read_header, self_contained
+from pipeline.slides.slide import EncodedLevel, LevelSize, Pixels, SlideInfo, level_size
+from pipeline.slides.tiff_metadata import mpp_of, objective_power_of, scanner_model_of
+
+# tifffile reports oddities of damaged files through logging; our errors say what matters.
+logging.getLogger("tifffile").setLevel(logging.CRITICAL)
+
+TIFF_ERRORS = (
+    tifffile.TiffFileError, ValueError, IndexError, KeyError, TypeError, AttributeError, ArithmeticError,
+    struct.error, OSError, RuntimeError, MemoryError, NotImplementedError, DelayedImportError,
+)  # fmt: skip
+"""What tifffile and the codecs raise on files that lie about themselves (checked on 26 such files)."""
+
+COMPRESSION_JPEG = 7
+PHOTOMETRIC_RGB, PHOTOMETRIC_YCBCR = 2, 6
+PLANAR_CONTIG = 1
+MAX_WHOLE_PAGE_BYTES = 256 * 2**20
+MAX_TILE_BYTES = 64 * 2**20
+MAX_UNPACK_RATIO = 1000
+"""Raw bytes claimed per byte of file. White JPEG tiles reach about 300; real slides 10 to 40."""
+SMALL_CLAIM_BYTES = 2**30
+"""A claim this small is harmless whatever the ratio."""
+
+
+def is_tiff(path: Path) -> bool:
+    """Whether the file starts like a TIFF or BigTIFF of either byte order."""
+    with path.open("rb") as stream:
+        return stream.read(4) in (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
+
+
+class TiffSlide:
+    """One TIFF slide. Level 0 is the first page; lower levels are its reduced copies."""
+
+    def __init__(self, path: Path) -> None:
+        self._name = path.name
+        self._bytes = path.stat().st_size
+        try:
+            self._tiff = tifffile.TiffFile(path)
+            pages = _level_pages(self._tiff)
+        except TIFF_ERRORS as error:
+            raise UnreadableError(
+                f"{self._name}: tifffile cannot read its structure ({type(error).__name__}: {error}). "
+                "The file is damaged or cut short; copy it again."
+            ) from error
+        _check_claim(pages[0], self._bytes, self._name)
+        _check_pixels_are_rgb(pages[0], self._name)
+        self._fd = os.open(path, os.O_RDONLY)
+        self._levels = [TiffLevel(page, self._fd, self._bytes, self._name) for page in pages]
+        self.info = self._read_info(pages)
+
+    def _read_info(self, pages: list[tifffile.TiffPage]) -> SlideInfo:
+        mpp_xy, looked_in = mpp_of(self._tiff)
+        icc = pages[0].tags.get(34675)
+        return SlideInfo(
+            format="tiff:aperio" if self._tiff.is_svs else "tiff:ome" if self._tiff.is_ome else "tiff:generic",
+            levels=_sizes(pages),
+            mpp_xy=mpp_xy,
+            mpp_looked_in=looked_in,
+            objective_power=objective_power_of(self._tiff),
+            scanner_model=scanner_model_of(self._tiff),
+            icc=bytes(icc.value) if icc is not None else None,
+            associated=tuple(self._associated_pages()),
+        )
+
+    def _associated_pages(self) -> dict[str, tifffile.TiffPage]:
+        if not self._tiff.is_svs:
+            return {}
+        names = ("thumbnail", "label", "macro")
+        by_name = {series.name.lower(): series.keyframe for series in self._tiff.series[1:]}
+        return {name: by_name[name] for name in names if name in by_name}
+
+    def read_region(self, level: int, x_px: int, y_px: int, width_px: int, height_px: int) -> Pixels:
+        return self._levels[level].read_region(x_px, y_px, width_px, height_px)
+
+    def encoded_level(self, level: int) -> EncodedLevel | str:
+        source = self._levels[level]
+        reason = source.why_not_encoded()
+        return reason if reason else source
+
+    def associated_image(self, name: str) -> Pixels:
+        page = self._associated_pages()[name]
+        try:
+            return np.asarray(page.asarray(), dtype=np.uint8)
+        except TIFF_ERRORS as error:
+            raise CorruptTileError(f"{self._name}: its {name} image cannot be decoded: {error}.") from error
+
+    def __enter__(self) -> TiffSlide:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._tiff.close()
+        os.close(self._fd)
+
+
+class TiffLevel:
+    """One page of a TIFF as a level: its pixels, and its JPEG tiles where it has such."""
+
+    def __init__(self, page: tifffile.TiffPage, fd: int, file_bytes: int, name: str) -> None:
+        self._page, self._fd, self._file_bytes, self._name = page, fd, file_bytes, name
+        self.width_px, self.height_px = page.imagewidth, page.imagelength
+        self.is_tiled = bool(page.is_tiled)
+        self.tile_px = page.tilewidth if self.is_tiled else 0
+        self._segment_wh = (page.tilewidth, page.tilelength) if self.is_tiled else (self.width_px, self.height_px)
+        self.columns = -(-self.width_px // max(1, self._segment_wh[0]))
+        self.rows = -(-self.height_px // max(1, self._segment_wh[1]))
+        self._is_rgb = page.photometric == PHOTOMETRIC_RGB
+        self._whole_page = lru_cache(maxsize=1)(self._read_whole_page)
+
+    # --- the scanner's own tiles -----------------------------------------------------------------
+
+    def why_not_encoded(self) -> str | None:
+        """None when every tile can be stored as it is; else the reason."""
+        page = self._page
+        if not self.is_tiled:
+            return "stored in strips, not tiles"
+        if page.compression != COMPRESSION_JPEG:
+            return f"compressed with {getattr(page.compression, 'name', page.compression)}, not JPEG"
+        if page.tilewidth != page.tilelength:
+            return f"tiles are {page.tilewidth}×{page.tilelength} px, not square"
+        if len(page.dataoffsets) != self.columns * self.rows:
+            return f"{len(page.dataoffsets)} tiles listed for a grid of {self.columns}×{self.rows}"
+        return None
+
+    def byte_count(self, row: int, column: int) -> int:
+        return int(self._page.databytecounts[row * self.columns + column])
+
+    def jpeg(self, row: int, column: int) -> bytes | None:
+        raw = self._segment_bytes(row * self.columns + column)
+        if raw is None:
+            return None
+        try:
+            header = read_header(raw)
+            if (header.width_px, header.height_px) != (self.tile_px, self.tile_px) or header.components != 3:
+                raise JpegError(f"says {header.width_px}×{header.height_px} px with {header.components} components")
+            return self_contained(raw, self._page.jpegtables, is_rgb=self._is_rgb)
+        except JpegError as error:
+            raise self._corrupt(row, column, error) from error
+
+    def _segment_bytes(self, index: int) -> bytes | None:
+        offset, count = int(self._page.dataoffsets[index]), int(self._page.databytecounts[index])
+        if count == 0 or offset == 0:
+            return None
+        if offset + count > self._file_bytes:
+            row, column = divmod(index, self.columns)
+            raise self._corrupt(row, column, f"its bytes end at {offset + count}, the file at {self._file_bytes}")
+        return os.pread(self._fd, count, offset)
+
+    # --- pixels ----------------------------------------------------------------------------------
+
+    def read_region(self, x_px: int, y_px: int, width_px: int, height_px: int) -> Pixels:
+        region = np.full((height_px, width_px, 3), 255, np.uint8)
+        tile_w, tile_h = self._segment_wh
+        columns = range(max(0, x_px // tile_w), min(self.columns, -(-(x_px + width_px) // tile_w)))
+        rows = range(max(0, y_px // tile_h), min(self.rows, -(-(y_px + height_px) // tile_h)))
+        for row in rows:
+            for column in columns:
+                tile = self._tile(row, column) if self.is_tiled else self._whole_page()
+                if tile is not None:
+                    _paste(region, tile, column * tile_w - x_px, row * tile_h - y_px)
+        return region
+
+    def _tile(self, row: int, column: int) -> Pixels | None:
+        index = row * self.columns + column
+        if index >= len(self._page.dataoffsets):
+            raise self._corrupt(row, column, f"only {len(self._page.dataoffsets)} tiles are listed")
+        raw = self._segment_bytes(index)
+        if raw is None:
+            return None
+        try:
+            decoded = self._page.decode(raw, index, jpegtables=self._page.jpegtables)[0]
+        except TIFF_ERRORS as error:
+            raise self._corrupt(row, column, error) from error
+        if decoded is None:
+            return None
+        return self._clip(np.asarray(decoded)[0], row, column)
+
+    def _clip(self, tile: Pixels, row: int, column: int) -> Pixels:
+        tile_w, tile_h = self._segment_wh
+        return tile[: min(tile_h, self.height_px - row * tile_h), : min(tile_w, self.width_px - column * tile_w)]
+
+    def _read_whole_page(self) -> Pixels:
+        try:
+            pixels = np.asarray(self._page.asarray())
+        except TIFF_ERRORS as error:
+            raise self._corrupt(0, 0, error) from error
+        if pixels.shape != (self.height_px, self.width_px, 3):
+            raise self._corrupt(0, 0, f"decodes to shape {pixels.shape}, not {(self.height_px, self.width_px, 3)}")
+        return pixels
+
+    def _corrupt(self, row: int, column: int, why: object) -> CorruptTileError:
+        return CorruptTileError(
+            f"{self._name}: the tile in row {row}, column {column} of the {self.width_px}×{self.height_px} px level "
+            f"cannot be decoded: {why}. The file is damaged; copy or scan it again."
+        )
+
+
+def _paste(region: Pixels, tile: Pixels, x_px: int, y_px: int) -> None:
+    """Copy the part of `tile` that lies inside `region` when its corner is at (x_px, y_px)."""
+    height, width = region.shape[:2]
+    x0, y0 = max(0, x_px), max(0, y_px)
+    x1, y1 = min(width, x_px + tile.shape[1]), min(height, y_px + tile.shape[0])
+    if x0 < x1 and y0 < y1:
+        region[y0:y1, x0:x1] = tile[y0 - y_px : y1 - y_px, x0 - x_px : x1 - x_px]
+
+
+def _level_pages(tiff: tifffile.TiffFile) -> list[tifffile.TiffPage]:
+    """Pages that are one picture at falling size. Pages of another shape or kind are not levels."""
+    if not len(tiff.pages):
+        raise UnreadableError(f"{tiff.filename}: no picture in it.")
+    first = tiff.pages.first
+    if not first.is_tiled:
+        return [first]
+    series = tiff.series[0]
+    candidates = [level.keyframe for level in series.levels]
+    if len(candidates) == 1:
+        candidates = [page.aspage() for page in tiff.pages]
+    levels = [first]
+    for page in candidates:
+        if page.is_tiled and _is_reduced_copy(page, first) and page.imagewidth < levels[-1].imagewidth:
+            levels.append(page)
+    return levels
+
+
+def _is_reduced_copy(page: tifffile.TiffPage, first: tifffile.TiffPage) -> bool:
+    if page.samplesperpixel != first.samplesperpixel or page.dtype != first.dtype:
+        return False
+    if page.imagewidth < 1 or page.imagelength < 1:
+        return False
+    downsample = first.imagewidth / page.imagewidth
+    return bool(downsample > 1 and abs(first.imagelength / downsample - page.imagelength) <= 2)
+
+
+def _sizes(pages: list[tifffile.TiffPage]) -> tuple[LevelSize, ...]:
+    first = pages[0]
+    return tuple(level_size(p.imagewidth, p.imagelength, first.imagewidth, first.imagelength) for p in pages)
+
+
+def _check_pixels_are_rgb(page: tifffile.TiffPage, name: str) -> None:
+    orientation = page.tags.get(274)
+    photometric = getattr(page.photometric, "name", str(page.photometric))
+    found = (
+        f"{page.samplesperpixel} samples of {page.bitspersample} bits, photometric {photometric}, "
+        f"{page.imagewidth}×{page.imagelength}×{page.imagedepth} px"
+    )
+    is_rgb = (
+        page.samplesperpixel == 3
+        and page.bitspersample == 8
+        and page.dtype == np.uint8
+        and page.imagedepth == 1
+        and page.photometric in (PHOTOMETRIC_RGB, PHOTOMETRIC_YCBCR)
+    )
+    if not is_rgb:
+        raise NotBrightfieldRgbError(
+            f"{name}: holds {found}. Only 8-bit brightfield RGB slides are read (no fluorescence, 16-bit, grey, "
+            "CMYK, palette or transparent pictures). Export it as 8-bit RGB."
+        )
+    if page.planarconfig != PLANAR_CONTIG:
+        raise NotBrightfieldRgbError(f"{name}: colour planes are stored apart (planar). Export it as interleaved RGB.")
+    if orientation is not None and orientation.value != 1:
+        raise UnreadableError(
+            f"{name}: TIFF orientation {orientation.value!r}, that is turned or mirrored. Save it with orientation 1 "
+            "(top left), so that coordinates mean the same in every program."
+        )
+    if page.imagewidth < 1 or page.imagelength < 1:
+        raise UnreadableError(f"{name}: claims {page.imagewidth}×{page.imagelength} px. The file is damaged.")
+
+
+def _check_claim(page: tifffile.TiffPage, file_bytes: int, name: str) -> None:
+    samples = page.samplesperpixel * page.imagedepth
+    claimed = page.imagewidth * page.imagelength * samples
+    tile_bytes = page.tilewidth * page.tilelength * samples if page.is_tiled else 0
+    says = (
+        f"{name}: claims {page.imagewidth}×{page.imagelength} px of {samples} samples, {claimed / 2**30:.2f} GiB raw, "
+    )
+    if claimed > SMALL_CLAIM_BYTES and claimed > MAX_UNPACK_RATIO * file_bytes:
+        raise ClaimsTooMuchError(
+            f"{says}in a file of {file_bytes} bytes: more than {MAX_UNPACK_RATIO} to 1. The header is damaged."
+        )
+    if tile_bytes > MAX_TILE_BYTES:
+        raise ClaimsTooMuchError(
+            f"{says}in tiles of {tile_bytes / 2**20:.0f} MiB; at most {MAX_TILE_BYTES >> 20} MiB per tile are read."
+        )
+    if not page.is_tiled and claimed > MAX_WHOLE_PAGE_BYTES:
+        raise ClaimsTooMuchError(
+            f"{says}in strips, which cannot be read piece by piece; at most {MAX_WHOLE_PAGE_BYTES >> 20} MiB. "
+            "Convert it to a tiled TIFF (for example `vips tiffsave --tile`)."
+        )

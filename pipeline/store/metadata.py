@@ -1,0 +1,171 @@
+"""The JSON of a slide store: NGFF 0.5 for everyone, the `gemslide` attribute for us."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from pipeline.files import write_text_atomic
+from pipeline.store.layout import CONTRACT_VERSION
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Source(_Strict):
+    """The slide file, known by its bytes and not by its name."""
+
+    sha256: str
+    bytes: int
+    format: str
+    files: int = 1
+
+
+class Gate(_Strict):
+    """Comparison of sampled tiles with a second decoder."""
+
+    tiles: int
+    against: str
+    equal: bool
+    reason: str | None = None
+
+
+class Level(_Strict):
+    """How one level came into the store."""
+
+    path: str
+    downsample: float
+    route: str
+    codec: str
+    gate: Gate | None = None
+
+
+class SlideAttributes(_Strict):
+    """Root attribute `gemslide`. No path, stem, patient, image or user identifier of the source in it."""
+
+    contract_version: int = CONTRACT_VERSION
+    slide_id: str
+    mpp0: float
+    source: Source
+    levels: tuple[Level, ...]
+    associated: tuple[str, ...] = ()
+    icc: str | None = None
+    objective_power: float | None = None
+    scanner_model: str | None = None
+    mpp_source: str
+    stain: dict[str, Any] | None = None
+    qc: dict[str, Any] | None = None
+    ingest: dict[str, Any]
+
+
+def write_group(path: Path, attributes: dict[str, Any]) -> None:
+    """A zarr v3 group's `zarr.json`."""
+    path.mkdir(parents=True, exist_ok=True)
+    write_json(path / "zarr.json", {"zarr_format": 3, "node_type": "group", "attributes": attributes})
+
+
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    """JSON as people can read it."""
+    write_text_atomic(path, json.dumps(content, indent=1) + "\n")
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A zarr.json as a dict. Raises FileNotFoundError, ValueError."""
+    content = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(content, dict):
+        raise ValueError(f"{path}: holds {type(content).__name__}, not an object")
+    return content
+
+
+def _axis(name: str) -> dict[str, str]:
+    return {"name": "c", "type": "channel"} if name == "c" else {"name": name, "type": "space", "unit": "micrometer"}
+
+
+def multiscale(
+    name: str, kind: str, axes: str, spacings_um: Sequence[float], *, offset_um: float | None = None
+) -> dict[str, Any]:
+    """NGFF 0.5 multiscale entry.
+
+    Args:
+        axes: "cyx" or "yx".
+        spacings_um: micrometres per cell of each dataset, finest first.
+        offset_um: centre of the finest dataset's first cell; None: half of (its own spacing minus the finest).
+    """
+    datasets = []
+    for index, spacing in enumerate(spacings_um):
+        start = (spacing - spacings_um[0]) / 2 + (offset_um or 0.0)
+        transformations: list[dict[str, Any]] = [
+            {"type": "scale", "scale": [1.0 if axis == "c" else spacing for axis in axes]}
+        ]
+        if start:
+            transformations.append(
+                {"type": "translation", "translation": [0.0 if axis == "c" else start for axis in axes]}
+            )
+        datasets.append({"path": str(index), "coordinateTransformations": transformations})
+    return {
+        "name": name,
+        "type": kind,
+        "metadata": {"description": "coordinates are centres of cells, in micrometres from the slide's top left"},
+        "axes": [_axis(axis) for axis in axes],
+        "datasets": datasets,
+    }
+
+
+def image_attributes(name: str, spacings_um: Sequence[float]) -> dict[str, Any]:
+    """`ome` of an RGB image."""
+    channels = [
+        {
+            "label": label,
+            "color": color,
+            "active": True,
+            "coefficient": 1,
+            "family": "linear",
+            "inverted": False,
+            "window": {"min": 0, "max": 255, "start": 0, "end": 255},
+        }
+        for label, color in (("R", "FF0000"), ("G", "00FF00"), ("B", "0000FF"))
+    ]
+    return {
+        "ome": {
+            "version": "0.5",
+            "multiscales": [multiscale(name, "area", "cyx", spacings_um)],
+            "omero": {"name": name, "channels": channels, "rdefs": {"defaultT": 0, "defaultZ": 0, "model": "color"}},
+        }
+    }
+
+
+def tissue_attributes(spacings_um: Sequence[float], mpp0: float) -> dict[str, Any]:
+    """`ome` of the tissue label; its first cell is centred half a cell from the slide's corner."""
+    offset_um = (spacings_um[0] - mpp0) / 2
+    return {
+        "ome": {
+            "version": "0.5",
+            "multiscales": [multiscale("tissue", "majority", "yx", spacings_um, offset_um=offset_um)],
+            "image-label": {
+                "version": "0.5",
+                "colors": [{"label-value": 1, "rgba": [0, 128, 0, 128]}],
+                "properties": [{"label-value": 1, "class": "tissue"}],
+                "source": {"image": "../../"},
+            },
+        }
+    }
+
+
+def ome_xml(series: Sequence[tuple[str, int, int, float | None]]) -> str:
+    """OME/METADATA.ome.xml: (name, width_px, height_px, mpp) per series, metadata only."""
+    images = "".join(
+        f'<Image ID="Image:{i}" Name="{name}"><Pixels ID="Pixels:{i}" DimensionOrder="XYCZT" Type="uint8" '
+        f'SizeX="{width}" SizeY="{height}" SizeC="3" SizeZ="1" SizeT="1" Interleaved="true"'
+        + (f' PhysicalSizeX="{mpp:.9g}" PhysicalSizeY="{mpp:.9g}"' if mpp else "")
+        + f'><Channel ID="Channel:{i}:0" SamplesPerPixel="3"/><MetadataOnly/></Pixels></Image>'
+        for i, (name, width, height, mpp) in enumerate(series)
+    )
+    return (
+        '<?xml version="1.0" encoding="UTF-8"?>\n'
+        f'<OME xmlns="http://www.openmicroscopy.org/Schemas/OME/2016-06">{images}</OME>\n'
+    )

@@ -1,0 +1,63 @@
+"""Chunks and thumbnails as a browser wants them."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import cv2
+import numpy as np
+
+from pipeline.store.codecs import Pixels, ToSrgb, encode_jpeg
+from pipeline.store.layout import FILL_VALUE
+from pipeline.store.reader import StoreReader
+
+
+@lru_cache(maxsize=16)
+def _to_srgb(icc: bytes) -> ToSrgb:
+    return ToSrgb(icc)
+
+
+@lru_cache(maxsize=8)
+def _white_jpeg(chunk_px: int) -> bytes:
+    return encode_jpeg(np.full((chunk_px, chunk_px, 3), FILL_VALUE, np.uint8))
+
+
+def _for_screen(reader: StoreReader, pixels: Pixels) -> Pixels:
+    return _to_srgb(reader.icc)(pixels) if reader.icc else pixels
+
+
+def render_chunk_jpeg(reader: StoreReader, level: int, row: int, column: int) -> bytes:
+    """One chunk as image/jpeg: the scanner's own bytes where colours need no conversion.
+
+    Edge chunks are whole chunks: what lies outside the level is padding for the client to crop.
+
+    Raises:
+        IndexError: no such level or chunk.
+    """
+    if not 0 <= level < len(reader.levels):
+        raise IndexError(f"level {level}: the slide has levels 0 to {len(reader.levels) - 1}")
+    array = reader.levels[level]
+    data = reader.chunk(level, row, column)
+    if data is None:
+        return _white_jpeg(array.chunk_px)
+    if array.codec == "imagecodecs_jpeg" and reader.icc is None:
+        return data
+    pixels = array.array.decoded_chunk(row, column)
+    assert pixels is not None
+    return encode_jpeg(_for_screen(reader, pixels))
+
+
+def thumbnail(reader: StoreReader, max_side_px: int) -> Pixels:
+    """The whole slide in a picture of at most `max_side_px`, colours for the screen."""
+    width_px0, height_px0 = reader.size_wh_px0
+    shrink = max(width_px0, height_px0) / max_side_px
+    array = reader.levels[reader.level_for_downsample(shrink)]
+    pixels = reader.read_region(array.level, 0, 0, array.width_px, array.height_px)
+    shrink = max(shrink, array.downsample)
+    size_wh = max(1, round(width_px0 / shrink)), max(1, round(height_px0 / shrink))
+    return _for_screen(reader, np.asarray(cv2.resize(pixels, size_wh, interpolation=cv2.INTER_AREA), np.uint8))
+
+
+def render_thumbnail_jpeg(reader: StoreReader, max_side_px: int) -> bytes:
+    """`thumbnail` as image/jpeg."""
+    return encode_jpeg(thumbnail(reader, max_side_px))

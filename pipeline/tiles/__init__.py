@@ -1,0 +1,1 @@
+"""Stores into tile tables."""

@@ -1,0 +1,1 @@
+"""Annotation files into polygons, one file per format."""

@@ -1,0 +1,14 @@
+"""Lengths on a slide. Stored coordinates are always level-0 pixels, top-left, x right, y down."""
+
+MIN_MPP, MAX_MPP = 0.05, 50.0
+"""Microns per pixel outside this range count as missing: TIFFs at 72 dpi claim 352.8."""
+
+MAX_ANISOTROPY = 0.01
+"""Pixels whose sides differ by more than this share are refused."""
+
+RESEARCH_USE = "Research use only. Not for diagnosis."
+
+
+def is_plausible_mpp(mpp: float | None) -> bool:
+    """Whether a number can be the size of a scanner's pixel in microns."""
+    return mpp is not None and MIN_MPP <= mpp <= MAX_MPP
