@@ -1,0 +1,46 @@
+"""Start real processes that talk over gloo, and bring back what each of them found."""
+
+import pickle
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.multiprocessing
+
+from training.engine.ranks import Ranks, connect_ranks
+
+TIMEOUT_S = 120.0
+
+
+def run_ranks(num_ranks: int, task: Callable[..., Any], *args: Any, timeout_s: float = TIMEOUT_S) -> list[Any]:
+    """Run `task(ranks, *args)` once per rank, each in a process of its own.
+
+    Args:
+        task: a function of a module, so that the new processes can import it.
+        timeout_s: of every message between ranks.
+
+    Returns:
+        what each rank returned. A rank that raises makes this call raise, with that rank's traceback.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        # join=False and a loop of ours: the children end by themselves, at the latest after the message timeout.
+        context = torch.multiprocessing.spawn(
+            _one_rank, (num_ranks, folder, timeout_s, task, args), nprocs=num_ranks, join=False
+        )
+        while not context.join():
+            pass
+        return [pickle.loads((Path(folder) / f"result{rank}").read_bytes()) for rank in range(num_ranks)]
+
+
+def _one_rank(
+    rank: int, num_ranks: int, folder: str, timeout_s: float, task: Callable[..., Any], args: tuple[Any, ...]
+) -> None:
+    torch.set_num_threads(1)
+    ranks: Ranks = connect_ranks(
+        timeout_s=timeout_s, init_method=f"file://{folder}/meeting-point", rank=rank, num_ranks=num_ranks
+    )
+    result = task(ranks, *args)
+    (Path(folder) / f"result{rank}").write_bytes(pickle.dumps(result))
+    ranks.close()
