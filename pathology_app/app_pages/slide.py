@@ -1,0 +1,176 @@
+"""One slide: the viewer, its prediction and its hotspots."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import streamlit as st
+
+from pathology_app import presenters
+from pathology_app.session import SlideSession, slide_session
+from pathology_app.tiles.cache import Hotspot, OpenPredictions, OpenSlide, SlideCache, current_cache
+from pathology_app.viewer.component import slide_viewer
+from pipeline.errors import GemslideError
+
+VIEWER_KEY = "viewer"
+HOTSPOTS_KEY = "hotspots"
+
+_HOTSPOT_COLUMNS = {
+    "#": st.column_config.NumberColumn(width=36),
+    "score": st.column_config.NumberColumn("Score", format="%.2f", width=56),
+    "area_mm2": st.column_config.NumberColumn("mm²", format="%.3f", width=60),
+    "class": st.column_config.TextColumn("Class", width=76),
+    "x_mm": st.column_config.NumberColumn("x mm", format="%.2f", width=56),
+    "y_mm": st.column_config.NumberColumn("y mm", format="%.2f", width=56),
+}
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What the page shows."""
+
+    slide: OpenSlide
+    opened: OpenPredictions | None
+    class_index: int
+    hotspots: list[Hotspot]
+
+    @property
+    def class_name(self) -> str | None:
+        return self.opened.predictions.class_names[self.class_index] if self.opened else None
+
+    @property
+    def mpp0(self) -> float:
+        return self.slide.reader.mpp0
+
+
+def page(worklist: st.Page) -> None:
+    """Draw the page of the slide named in the link."""
+    cache = current_cache()
+    slide_id = st.query_params.get("slide")
+    if not slide_id:
+        st.info("Choose a slide in the worklist.")
+        st.page_link(worklist, label="Worklist", icon=":material/arrow_back:")
+        return
+    try:
+        selection = _choose(cache, slide_id, worklist)
+    except GemslideError as error:
+        st.error(str(error))
+        st.page_link(worklist, label="Worklist", icon=":material/arrow_back:")
+        return
+    model_id = selection.opened.predictions.model_id if selection.opened else None
+    _view(selection, slide_session(slide_id, model_id))
+
+
+def _choose(cache: SlideCache, slide_id: str, worklist: st.Page) -> Selection:
+    """Open the slide and draw the row in which model and class are chosen."""
+    slide = cache.slide(slide_id)
+    model_ids = cache.model_ids(slide_id)
+    back, title, model_place, class_place = st.columns([1, 4, 2, 2], vertical_alignment="center")
+    back.page_link(worklist, label="Worklist", icon=":material/arrow_back:")
+    title.markdown(f"#### {slide.reader.slide_id}\n{_facts(slide)}")
+    if not model_ids:
+        model_place.caption("No predictions for this slide yet.")
+        return Selection(slide, None, 0, [])
+    model_id = _choose_model(model_ids, model_place)
+    opened = cache.predictions(slide_id, model_id)
+    hotspots = cache.hotspots(slide_id, model_id)
+    class_names = opened.predictions.class_names
+    class_index = class_place.selectbox(
+        "Class",
+        range(len(class_names)),
+        index=presenters.default_class(class_names, hotspots),
+        format_func=lambda index: class_names[index],
+    )
+    return Selection(slide, opened, class_index, hotspots)
+
+
+def _choose_model(model_ids: list[str], place: st.delta_generator.DeltaGenerator) -> str:
+    """The model of the link, or the one chosen; the link then names it."""
+    wanted = st.query_params.get("model", model_ids[0])
+    if wanted not in model_ids:
+        st.warning(f"No predictions of model {wanted!r} for this slide; showing {model_ids[0]}.")
+        wanted = model_ids[0]
+    chosen = place.selectbox("Model", model_ids, index=model_ids.index(wanted))
+    st.query_params["model"] = chosen
+    return chosen
+
+
+def _facts(slide: OpenSlide) -> str:
+    reader = slide.reader
+    facts = [presenters.size_text(reader), f"{reader.mpp0:.4g} µm per pixel", f"{len(reader.levels)} levels"]
+    if reader.icc:
+        facts.append("colours converted to sRGB with the scanner's ICC profile")
+    return " · ".join(facts)
+
+
+@st.fragment
+def _view(selection: Selection, session: SlideSession) -> None:
+    """Viewer and hotspot list. Clicks and chosen rows rerun only this."""
+    viewer_place, list_place = st.columns([4, 1.4])
+    with list_place:
+        _hotspot_list(selection, session)
+        _probe(selection, session)
+    with viewer_place:
+        slide_viewer(_viewer_data(selection, session), key=VIEWER_KEY, on_click=lambda: _remember_click(session))
+
+
+def _viewer_data(selection: Selection, session: SlideSession) -> dict[str, object]:
+    reader = selection.slide.reader
+    overlay = selection.opened and presenters.overlay_data(reader.slide_id, selection.opened, selection.class_index)
+    return {
+        "slide": presenters.slide_data(selection.slide),
+        "overlay": overlay,
+        "hotspots": presenters.hotspot_data(selection.hotspots, reader.mpp0),
+        "goto": {"id": session.goto_id, "hotspot": session.goto_hotspot} if session.goto_id else None,
+        "probe": _probe_data(selection, session),
+    }
+
+
+def _probe_data(selection: Selection, session: SlideSession) -> dict[str, object] | None:
+    if session.probe_xy_px0 is None:
+        return None
+    x_px0, y_px0 = session.probe_xy_px0
+    return {"x_px0": x_px0, "y_px0": y_px0, "text": _probability_text(selection, x_px0, y_px0)}
+
+
+def _probability_text(selection: Selection, x_px0: int, y_px0: int) -> str:
+    if selection.opened is None or selection.class_name is None:
+        return "no prediction"
+    return presenters.probability_text(selection.opened.predictions.at(x_px0, y_px0), selection.class_name)
+
+
+def _remember_click(session: SlideSession) -> None:
+    click = st.session_state[VIEWER_KEY]["click"]
+    session.probe_xy_px0 = int(click["x_px0"]), int(click["y_px0"])
+
+
+def _remember_hotspot(session: SlideSession) -> None:
+    rows = st.session_state[HOTSPOTS_KEY].selection.rows
+    if rows:
+        session.go_to(rows[0])
+
+
+def _hotspot_list(selection: Selection, session: SlideSession) -> None:
+    st.markdown(f"**Hotspots** ({len(selection.hotspots)})")
+    if not selection.hotspots:
+        st.caption("None found." if selection.opened else "No model has looked at this slide.")
+        return
+    st.dataframe(
+        presenters.hotspot_rows(selection.hotspots, selection.mpp0),
+        column_config=_HOTSPOT_COLUMNS,
+        hide_index=True,
+        on_select=lambda: _remember_hotspot(session),
+        selection_mode="single-row",
+        key=HOTSPOTS_KEY,
+    )
+    st.caption("Choose a row to go there. Keys: n next, p previous, o prediction on or off.")
+
+
+def _probe(selection: Selection, session: SlideSession) -> None:
+    st.markdown("**Under the last click**")
+    if session.probe_xy_px0 is None:
+        st.caption("Click on the slide to read the prediction there.")
+        return
+    x_px0, y_px0 = session.probe_xy_px0
+    place = presenters.place_text(session.probe_xy_px0, selection.mpp0)
+    st.markdown(f"{_probability_text(selection, x_px0, y_px0)} at {place}")

@@ -1,0 +1,59 @@
+"""The verbs this room adds to the command line (entry points `gemslide.commands`). Light to import."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pipeline.errors import GemslideError
+
+OUR_PACKAGES = ("pathology_app", "pipeline", "training")
+
+
+def app(
+    project: Annotated[Path, typer.Option(file_okay=False, exists=True, help="Project folder.")] = Path("."),
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="0 takes any free port. [default: 8501, or any free one]")
+    ] = None,
+    host: Annotated[
+        str | None,
+        typer.Option(help="Address to listen on [default: 127.0.0.1]. There is no login: 0.0.0.0 is for all to see."),
+    ] = None,
+) -> None:
+    """Show the project's slides and predictions in a web browser. Research use only."""
+    with _plain_errors(extra="app"):
+        from pathology_app.server import serve
+
+        serve(project, host=host, port=port)
+
+
+def view(
+    store: Annotated[Path, typer.Argument(help="Slide store, slides/<slide_id>.ome.zarr.")],
+) -> None:
+    """Open one slide store in napari, with its tissue mask and predictions. Research use only."""
+    with _plain_errors(extra="desktop"):
+        from pathology_app.desktop.window import show_store
+
+        show_store(store)
+
+
+@contextmanager
+def _plain_errors(*, extra: str) -> Iterator[None]:
+    """One line on stderr and exit code 1 in place of a traceback."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] in OUR_PACKAGES:
+            raise
+        typer.echo(
+            f"gemslide: {error.name} is not installed. This verb needs an extra: pip install 'gemslide[{extra}]'",
+            err=True,
+        )
+        raise typer.Exit(1) from error
+    except GemslideError as error:
+        typer.echo(f"gemslide: {error}", err=True)
+        raise typer.Exit(1) from error

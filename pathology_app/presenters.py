@@ -1,0 +1,157 @@
+"""From what the pipeline stored to what a page shows. Pure: nothing here draws."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pathology_app.tiles.cache import Hotspot, OpenPredictions, OpenSlide
+from pipeline.store.reader import StoreReader
+
+MIN_HOTSPOT_VIEW_UM = 400.0
+"""A hotspot is shown with its surroundings: at least this much of the slide."""
+HOTSPOT_VIEW_RADII = 5.0
+
+
+@dataclass(frozen=True)
+class WorklistRow:
+    """One slide of the worklist."""
+
+    slide_id: str
+    thumbnail_url: str
+    size: str
+    mpp: float
+    levels: int
+    tissue_mm2: float | None
+    models: tuple[str, ...]
+    top_score: float | None
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "thumbnail": self.thumbnail_url,
+            "slide": self.slide_id,
+            "size": self.size,
+            "mpp": self.mpp,
+            "levels": self.levels,
+            "tissue_mm2": self.tissue_mm2,
+            "models": list(self.models),
+            "top_score": self.top_score,
+        }
+
+
+def worklist_row(
+    slide: OpenSlide, *, tissue_mm2: float | None, models: Sequence[str], hotspots: Iterable[Hotspot]
+) -> WorklistRow:
+    """A slide as one row; `hotspots` of all its models."""
+    reader = slide.reader
+    return WorklistRow(
+        slide_id=reader.slide_id,
+        thumbnail_url=f"/thumbnails/{reader.slide_id}.jpg?v={slide.version}",
+        size=size_text(reader),
+        mpp=reader.mpp0,
+        levels=len(reader.levels),
+        tissue_mm2=tissue_mm2,
+        models=tuple(models),
+        top_score=max((hotspot["score"] for hotspot in hotspots), default=None),
+    )
+
+
+def matching(rows: Iterable[WorklistRow], text: str, *, only_predicted: bool) -> list[WorklistRow]:
+    """Rows whose slide or model names contain every word of `text`, whatever the case."""
+    words = text.casefold().split()
+    return [
+        row
+        for row in rows
+        if all(word in " ".join((row.slide_id, *row.models)).casefold() for word in words)
+        and (row.models or not only_predicted)
+    ]
+
+
+def size_text(reader: StoreReader) -> str:
+    """Size in pixels and on the glass: "46000 × 32914 px (11.5 × 8.2 mm)"."""
+    finest = reader.levels[0]
+    width_mm, height_mm = (side_px * reader.mpp0 / 1000 for side_px in (finest.width_px, finest.height_px))
+    return f"{finest.width_px} × {finest.height_px} px ({width_mm:.1f} × {height_mm:.1f} mm)"
+
+
+def default_class(class_names: Sequence[str], hotspots: Sequence[Hotspot]) -> int:
+    """The class to show first: the hotspots' own, else the last of several."""
+    if hotspots and hotspots[0]["class"] in class_names:
+        return class_names.index(hotspots[0]["class"])
+    return len(class_names) - 1
+
+
+def slide_data(slide: OpenSlide) -> dict[str, Any]:
+    """The slide as the browser's viewer takes it (frontend/src/types.ts, Slide)."""
+    reader = slide.reader
+    return {
+        "slide_id": reader.slide_id,
+        "mpp0": reader.mpp0,
+        "tile_url": f"/tiles/{reader.slide_id}/{{level}}/{{col}}_{{row}}.jpg?v={slide.version}",
+        "levels": [
+            {
+                "level": level.level,
+                "width_px": level.width_px,
+                "height_px": level.height_px,
+                "chunk_px": level.chunk_px,
+                "downsample": level.downsample,
+            }
+            for level in reader.levels
+        ],
+    }
+
+
+def overlay_data(slide_id: str, opened: OpenPredictions, class_index: int) -> dict[str, Any]:
+    """One class's prediction as the viewer takes it (OverlayInfo)."""
+    predictions = opened.predictions
+    return {
+        "url": f"/overlays/{slide_id}/{predictions.model_id}/{class_index}.png?v={opened.version}",
+        "label": f"P({predictions.class_names[class_index]})",
+        "stride_px0": predictions.stride_px0,
+    }
+
+
+def hotspot_data(hotspots: Iterable[Hotspot], mpp0: float) -> list[dict[str, Any]]:
+    """Hotspots as the viewer draws them (Hotspot): circles of the same area."""
+    marks = []
+    for hotspot in hotspots:
+        radius_um = math.sqrt(hotspot["area_um2"] / math.pi)
+        side_um = max(MIN_HOTSPOT_VIEW_UM, HOTSPOT_VIEW_RADII * radius_um)
+        marks.append(
+            {
+                "x_px0": hotspot["x_px0"],
+                "y_px0": hotspot["y_px0"],
+                "radius_px0": radius_um / mpp0,
+                "side_px0": side_um / mpp0,
+                "label": f"{hotspot['class']} {hotspot['score']:.2f}",
+            }
+        )
+    return marks
+
+
+def hotspot_rows(hotspots: Iterable[Hotspot], mpp0: float) -> list[dict[str, Any]]:
+    """Hotspots as table rows, in the viewer's order."""
+    return [
+        {
+            "#": number,
+            "score": hotspot["score"],
+            "area_mm2": hotspot["area_um2"] / 1e6,
+            "class": hotspot["class"],
+            "x_mm": hotspot["x_px0"] * mpp0 / 1000,
+            "y_mm": hotspot["y_px0"] * mpp0 / 1000,
+        }
+        for number, hotspot in enumerate(hotspots, start=1)
+    ]
+
+
+def probability_text(probabilities: Mapping[str, float] | None, class_name: str) -> str:
+    """What the model says about a point: "P(tumour) = 0.93"."""
+    return "not predicted" if probabilities is None else f"P({class_name}) = {probabilities[class_name]:.2f}"
+
+
+def place_text(xy_px0: tuple[int, int], mpp0: float) -> str:
+    """Where a point lies: "x = 812, y = 400 px0 (203 µm, 100 µm)"."""
+    x_px0, y_px0 = xy_px0
+    return f"x = {x_px0}, y = {y_px0} px0 ({x_px0 * mpp0:.0f} µm, {y_px0 * mpp0:.0f} µm)"

@@ -1,0 +1,143 @@
+"""Open slides of one project, shared by the pages and the tile routes of this process."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from pipeline.inference.hotspots import read_hotspots
+
+from pipeline.errors import GemslideError
+from pipeline.project import SLIDE_ID_PATTERN, Project
+from pipeline.store.labels import read_tissue
+from pipeline.store.layout import PREDICTIONS
+from pipeline.store.overlays import Predictions, list_predictions, read_predictions
+from pipeline.store.reader import StoreReader
+
+PROJECT_VARIABLE = "GEMSLIDE_PROJECT"
+MAX_OPEN_SLIDES = 64
+MAX_OPEN_PREDICTIONS = 32
+
+Hotspot = dict[str, Any]
+"""x_px0, y_px0 (its centre), area_um2, score, class."""
+
+
+class BadLinkError(GemslideError):
+    """A link is not of a form that can mean anything."""
+
+    code = "bad_link"
+
+
+class UnknownNameError(GemslideError):
+    """A name in a link stands for nothing in the project."""
+
+    code = "unknown_name"
+
+
+@dataclass(frozen=True)
+class OpenSlide:
+    """A slide ready to be read, with a word that changes when the store is written anew."""
+
+    reader: StoreReader
+    version: str
+
+
+@dataclass(frozen=True)
+class OpenPredictions:
+    """One model's predictions for one slide, with a word that changes when they are written anew."""
+
+    predictions: Predictions
+    version: str
+
+
+class SlideCache:
+    """Opens slides and predictions once, and again when they have changed on disk."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        self._open_slide = lru_cache(maxsize=MAX_OPEN_SLIDES)(_open_slide)
+        self._tissue_mm2 = lru_cache(maxsize=None)(_tissue_mm2)
+        self._open_predictions = lru_cache(maxsize=MAX_OPEN_PREDICTIONS)(_open_predictions)
+
+    def slide(self, slide_id: str) -> OpenSlide:
+        """Open a slide.
+
+        Raises:
+            BadLinkError, UnknownNameError: no such slide in the project.
+            GemslideError: its store is damaged.
+        """
+        return self._open_slide(*_stamped(self._store_path(slide_id), what=f"slide {slide_id!r}"))
+
+    def tissue_mm2(self, slide_id: str) -> float | None:
+        """Area of the tissue mask; None when the store has none."""
+        return self._tissue_mm2(*_stamped(self._store_path(slide_id), what=f"slide {slide_id!r}"))
+
+    def model_ids(self, slide_id: str) -> list[str]:
+        """Models with predictions for a slide, in name order."""
+        return list_predictions(self._store_path(slide_id))
+
+    def predictions(self, slide_id: str, model_id: str) -> OpenPredictions:
+        """Read a model's predictions for a slide.
+
+        Raises:
+            BadLinkError, UnknownNameError: no such slide or no predictions of such a model.
+        """
+        store_path = self._store_path(slide_id)
+        group = store_path / PREDICTIONS / _checked(model_id, what="model")
+        _, version = _stamped(group, what=f"predictions of model {model_id!r} for slide {slide_id!r}")
+        return self._open_predictions(store_path, model_id, version)
+
+    def hotspots(self, slide_id: str, model_id: str) -> list[Hotspot]:
+        """A model's hotspots on a slide, highest score first; empty when none were made."""
+        found = read_hotspots(self.project.root, slide_id, model_id)
+        return sorted(found, key=lambda hotspot: -hotspot["score"])
+
+    def _store_path(self, slide_id: str) -> Path:
+        return self.project.store_path(_checked(slide_id, what="slide"))
+
+
+@lru_cache(maxsize=4)
+def slide_cache(root: Path) -> SlideCache:
+    """The one cache of a project folder in this process."""
+    return SlideCache(Project(root))
+
+
+def current_cache() -> SlideCache:
+    """The cache of the project this process serves."""
+    return slide_cache(Path(os.environ.get(PROJECT_VARIABLE, ".")).resolve())
+
+
+def _checked(name: str, *, what: str) -> str:
+    if re.fullmatch(SLIDE_ID_PATTERN, name) and not name.startswith("."):
+        return name
+    raise BadLinkError(
+        f"{what} {name!r}: not a name. Allowed are 1 to 64 letters, digits, dots, underscores and hyphens."
+    )
+
+
+def _stamped(group: Path, *, what: str) -> tuple[Path, str]:
+    """The path with its time of writing, in nanoseconds as hexadecimal digits."""
+    try:
+        return group, f"{(group / 'zarr.json').stat().st_mtime_ns:x}"
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise UnknownNameError(f"{what}: not in this project. The worklist shows what there is.") from error
+
+
+def _open_slide(store_path: Path, version: str) -> OpenSlide:
+    return OpenSlide(StoreReader(store_path), version)
+
+
+def _open_predictions(store_path: Path, model_id: str, version: str) -> OpenPredictions:
+    return OpenPredictions(read_predictions(store_path, model_id), version)
+
+
+def _tissue_mm2(store_path: Path, version: str) -> float | None:
+    try:
+        mask_yx, mpp = read_tissue(store_path)
+    except FileNotFoundError:
+        return None
+    return float(mask_yx.sum()) * mpp**2 / 1e6

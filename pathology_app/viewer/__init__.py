@@ -1,0 +1,1 @@
+"""The slide viewer: OpenSeadragon in the browser as a Streamlit component."""

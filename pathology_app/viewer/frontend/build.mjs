@@ -1,0 +1,23 @@
+// Bundles the viewer and OpenSeadragon into one ES module, dist/viewer-<hash>.js.
+// The hash of the contents stands in the name, so a browser may keep the file for ever.
+import { createHash } from "node:crypto";
+import { mkdirSync, rmSync, writeFileSync } from "node:fs";
+import { build } from "esbuild";
+
+const result = await build({
+  entryPoints: ["src/index.ts"],
+  bundle: true,
+  minify: true,
+  format: "esm",
+  target: "es2022",
+  charset: "utf8",
+  legalComments: "inline",
+  loader: { ".css": "text" },
+  write: false,
+});
+const [{ contents }] = result.outputFiles;
+const hash = createHash("sha256").update(contents).digest("hex").slice(0, 12);
+rmSync("dist", { recursive: true, force: true });
+mkdirSync("dist");
+writeFileSync(`dist/viewer-${hash}.js`, contents);
+console.log(`dist/viewer-${hash}.js ${contents.length} bytes`);

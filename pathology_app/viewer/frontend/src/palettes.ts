@@ -1,0 +1,42 @@
+// Colour maps as a few stops; between them colours are mixed linearly.
+
+const STOPS: Record<string, string[]> = {
+  Turbo: ["30123b", "4145ab", "4675ed", "39a2fc", "1bcfd4", "24eca6", "61fc6c", "a4fc3b", "d1e834", "f3c63a", "fe9b2d", "f36315", "d93806", "b11901", "7a0402"],
+  Viridis: ["440154", "482878", "3e4989", "31688e", "26828e", "1f9e89", "35b779", "6ece58", "b5de2b", "fde725"],
+  Cividis: ["00224e", "123570", "3b496c", "575d6d", "707173", "8a8678", "a59c74", "c3b369", "e1cc55", "fee838"],
+  Green: ["00ff40", "00ff40"],
+};
+
+export const PALETTE_NAMES = Object.keys(STOPS);
+
+type Rgb = [number, number, number];
+
+function parse(hex: string): Rgb {
+  const value = Number.parseInt(hex, 16);
+  return [(value >> 16) & 255, (value >> 8) & 255, value & 255];
+}
+
+/** Colour of a probability 0 to 1. */
+export function colourOf(palette: string, probability: number): Rgb {
+  const stops = STOPS[palette];
+  const position = probability * (stops.length - 1);
+  const index = Math.min(stops.length - 2, Math.floor(position));
+  const [from, to] = [parse(stops[index]), parse(stops[index + 1])];
+  const part = position - index;
+  return [0, 1, 2].map((channel) => Math.round(from[channel] + part * (to[channel] - from[channel]))) as Rgb;
+}
+
+/** The code a probability has in the overlay PNG; 0 is kept for "not predicted". */
+export function codeOf(probability: number): number {
+  return 1 + Math.floor(probability * 254);
+}
+
+/** One RGBA word (little-endian) per code; codes below the threshold and "not predicted" are clear. */
+export function colourTable(palette: string, threshold: number): Uint32Array {
+  const table = new Uint32Array(256);
+  for (let code = codeOf(threshold); code < 256; code++) {
+    const [red, green, blue] = colourOf(palette, (code - 1) / 254);
+    table[code] = ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0;
+  }
+  return table;
+}

@@ -1,0 +1,93 @@
+"""A project with one small slide: not square, every tile different, predictions with hotspots."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import tifffile
+from skimage.filters import gaussian
+
+from pipeline.config import IngestConfig
+from pipeline.ingest.ingest import IngestRequest, ingest_slide
+from pipeline.project import Project
+from pipeline.store.overlays import Predictions, write_predictions
+
+SLIDE_ID = "S-001"
+MODEL_ID = "demo-0a1b2c3d"
+CLASS_NAMES = ("negative", "positive")
+WIDTH_PX0, HEIGHT_PX0 = 1800, 1300
+MPP0 = 0.5
+STRIDE_PX0 = 64
+HOTSPOTS_XY_PX0 = ((480, 864), (1376, 352))
+"""Centres of the two cells blocks with high probability, by falling score."""
+
+
+def make_project(root: Path) -> Project:
+    """Ingest the slide and store predictions and hotspots beside it."""
+    project = Project(root)
+    source = root / "source.tiff"
+    write_tiff(source)
+    ingest_slide(IngestRequest(source, SLIDE_ID), project, IngestConfig())
+    write_predictions(project.store_path(SLIDE_ID), small_predictions(), mpp0=MPP0)
+    write_hotspots(project)
+    return project
+
+
+def write_tiff(path: Path) -> None:
+    """Tiled, JPEG compressed, two levels; resolution in the TIFF's own tags."""
+    finest = slide_pixels()
+    coarse = finest.reshape(HEIGHT_PX0 // 4, 4, WIDTH_PX0 // 4, 4, 3).mean((1, 3)).astype(np.uint8)
+    with tifffile.TiffWriter(path) as writer:
+        for level, pixels in enumerate((finest, coarse)):
+            per_cm = 10_000 / (MPP0 * 4**level)
+            writer.write(
+                pixels,
+                tile=(256, 256),
+                photometric="rgb",
+                compression="jpeg",
+                compressionargs={"level": 92},
+                resolution=(per_cm, per_cm),
+                resolutionunit="CENTIMETER",
+                subfiletype=1 if level else 0,
+            )
+
+
+def slide_pixels() -> np.ndarray:
+    """Pink tissue with purple nuclei on white glass, from a fixed seed."""
+    rng = np.random.default_rng(7)
+    y, x = np.mgrid[:HEIGHT_PX0, :WIDTH_PX0]
+    wobble = gaussian(rng.normal(size=(HEIGHT_PX0, WIDTH_PX0)), 40) * 40
+    inside = ((x - 900) / 800) ** 2 + ((y - 650) / 560) ** 2 + wobble < 1
+    nuclei = gaussian(rng.normal(size=(HEIGHT_PX0, WIDTH_PX0)), 4) > 0.09
+    pixels = np.full((HEIGHT_PX0, WIDTH_PX0, 3), 243, np.float32)
+    fibres = gaussian(rng.normal(size=(HEIGHT_PX0, WIDTH_PX0)), (2, 12))[..., None] * 300
+    pixels[inside] = (np.array([226, 160, 196]) + fibres)[inside]
+    pixels[inside & nuclei] = (96, 64, 140)
+    return np.clip(gaussian(pixels, 1, channel_axis=-1) + rng.normal(0, 2, pixels.shape), 0, 255).astype(np.uint8)
+
+
+def small_predictions() -> Predictions:
+    """Two blocks of high probability on a low ramp; the outer cells were not predicted."""
+    rows, columns = HEIGHT_PX0 // STRIDE_PX0, WIDTH_PX0 // STRIDE_PX0
+    positive = np.linspace(0.02, 0.45, rows * columns, dtype=np.float32).reshape(rows, columns)
+    for (x_px0, y_px0), score in zip(HOTSPOTS_XY_PX0, (0.97, 0.81), strict=True):
+        row, column = y_px0 // STRIDE_PX0, x_px0 // STRIDE_PX0
+        positive[row - 1 : row + 2, column - 1 : column + 2] = score - 0.1
+        positive[row, column] = score
+    positive[:2] = positive[-2:] = positive[:, :3] = positive[:, -3:] = np.nan
+    probabilities = np.stack([1 - positive, positive]).astype(np.float16)
+    return Predictions(MODEL_ID, CLASS_NAMES, probabilities, float(STRIDE_PX0), float(STRIDE_PX0), {})
+
+
+def write_hotspots(project: Project) -> None:
+    """The two blocks, as inference writes them."""
+    area_um2 = 9 * (STRIDE_PX0 * MPP0) ** 2
+    hotspots = [
+        {"x_px0": x_px0, "y_px0": y_px0, "area_um2": area_um2, "score": score, "class": "positive"}
+        for (x_px0, y_px0), score in zip(HOTSPOTS_XY_PX0, (0.97, 0.81), strict=True)
+    ]
+    folder = project.result_dir(SLIDE_ID, MODEL_ID)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "hotspots.json").write_text(json.dumps(hotspots))
