@@ -75,6 +75,8 @@ class TileConfig(Section):
     """Share of a tile that one class must cover for the tile to carry its label."""
     classes: tuple[str, ...] = ()
     """Class order; empty: the annotations' names in alphabetical order."""
+    ignore_classes: tuple[str, ...] = ()
+    """Annotation classes that give no label."""
     split: SplitConfig = SplitConfig()
 
 

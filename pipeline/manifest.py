@@ -1,0 +1,149 @@
+"""Cohort manifests: a CSV that says which slides belong together and what is known about them."""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import os
+from collections import Counter
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from pipeline.errors import BadManifestError
+from pipeline.files import write_text_atomic
+from pipeline.project import SLIDE_ID_PATTERN, check_slide_id
+
+Split = Literal["train", "val", "test"]
+
+SLIDE_SUFFIXES = frozenset(
+    {".svs", ".tif", ".tiff", ".ndpi", ".mrxs", ".scn", ".bif", ".vms", ".vmu"}
+    | {".svslide", ".czi", ".zvi", ".dcm", ".qptiff"}
+)
+
+
+class SlideEntry(BaseModel):
+    """One row of a manifest. Only `path` is required to ingest; `patient_id` to split."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    path: str = Field(min_length=1)
+    """Slide file, relative to the manifest."""
+    slide_id: str = Field(pattern=rf"^{SLIDE_ID_PATTERN}$")
+    """Default: the file's stem."""
+    patient_id: str | None = None
+    site: str | None = None
+    scanner: str | None = None
+    mpp: float | None = Field(None, gt=0)
+    """Microns per level-0 pixel; overrides the file."""
+    annotations: str | None = None
+    """Annotation file, relative to the manifest."""
+    label: str | None = None
+    """Label of the whole slide."""
+    split: Split | None = None
+    exclude: str | None = None
+    """Reason to leave the slide out."""
+
+
+COLUMNS = tuple(SlideEntry.model_fields)
+
+
+class Cohort(BaseModel):
+    """A manifest that was read and holds together."""
+
+    model_config = ConfigDict(frozen=True)
+
+    path: Path
+    entries: tuple[SlideEntry, ...]
+
+    @property
+    def included(self) -> tuple[SlideEntry, ...]:
+        """Slides without a reason to exclude them."""
+        return tuple(entry for entry in self.entries if not entry.exclude)
+
+    def slide_path(self, entry: SlideEntry) -> Path:
+        return self.path.parent / entry.path
+
+    def annotations_path(self, entry: SlideEntry) -> Path | None:
+        return self.path.parent / entry.annotations if entry.annotations else None
+
+
+def load_cohort(path: Path) -> Cohort:
+    """Read and check a manifest.
+
+    Raises:
+        BadManifestError: not there, not CSV, an unknown column, a bad value, or a slide_id twice.
+    """
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as stream:
+            rows = csv.DictReader(stream)
+            _check_columns(path, list(rows.fieldnames or []))
+            entries = tuple(_entry(path, number, row) for number, row in enumerate(rows, start=2))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise BadManifestError(f"{path}: cannot be read as a UTF-8 CSV file: {error}.") from error
+    if not entries:
+        raise BadManifestError(f"{path}: has no slides. Make one with `gemslide cohort init FOLDER`.")
+    twice = [slide_id for slide_id, count in Counter(e.slide_id for e in entries).items() if count > 1]
+    if twice:
+        raise BadManifestError(f"{path}: slide_id {', '.join(twice)} stands on more than one row. Make them differ.")
+    return Cohort(path=path, entries=entries)
+
+
+def _check_columns(path: Path, names: list[str]) -> None:
+    if "path" not in names:
+        raise BadManifestError(f"{path}: no column `path`; found {', '.join(names) or 'an empty file'}.")
+    for name in names:
+        if name not in COLUMNS:
+            near = difflib.get_close_matches(name, COLUMNS, n=1)
+            hint = f"did you mean `{near[0]}`?" if near else f"known columns: {', '.join(COLUMNS)}"
+            raise BadManifestError(f"{path}: unknown column `{name}`: {hint}.")
+
+
+def _entry(path: Path, number: int, row: dict[str | Any, str | Any]) -> SlideEntry:
+    if None in row or None in row.values():
+        raise BadManifestError(f"{path}, line {number}: the number of fields differs from the header's.")
+    values = {key: text.strip() for key, text in row.items() if text and text.strip()}
+    if "path" in values and "slide_id" not in values:
+        values["slide_id"] = check_slide_id(Path(values["path"]).stem, where=f"{path.name}, line {number}")
+    try:
+        return SlideEntry.model_validate(values)
+    except ValidationError as error:
+        findings = "; ".join(
+            f"`{'.'.join(map(str, e['loc']))}` = {e['input'] if e['type'] != 'missing' else 'empty'!r}: {e['msg']}"
+            for e in error.errors()
+        )
+        raise BadManifestError(f"{path}, line {number}: {findings}.") from error
+
+
+def init_cohort(folder: Path, target: Path) -> Cohort:
+    """Write a manifest of every slide file below a folder; QuPath files beside slides become annotations.
+
+    Raises:
+        BadManifestError: no slide files there, or the manifest exists.
+    """
+    if target.exists():
+        raise BadManifestError(f"{target}: exists already; it may hold your edits. Delete it or choose another name.")
+    if not folder.is_dir():
+        raise BadManifestError(f"{folder}: is not a folder.")
+    slides = sorted(p for p in folder.rglob("*") if p.suffix.lower() in SLIDE_SUFFIXES and p.is_file())
+    if not slides:
+        raise BadManifestError(f"{folder}: no slide files in it (looked for {', '.join(sorted(SLIDE_SUFFIXES))}).")
+    rows = [",".join(COLUMNS)]
+    for slide in slides:
+        annotations = slide.with_suffix(".geojson")
+        cells = dict.fromkeys(COLUMNS, "")
+        cells["path"] = _relative(slide, target)
+        cells["slide_id"] = check_slide_id(slide.stem, where=str(slide))
+        cells["annotations"] = _relative(annotations, target) if annotations.exists() else ""
+        rows.append(",".join(_quoted(cells[column]) for column in COLUMNS))
+    write_text_atomic(target, "\n".join(rows) + "\n")
+    return load_cohort(target)
+
+
+def _relative(path: Path, manifest: Path) -> str:
+    return os.path.relpath(path.resolve(), manifest.resolve().parent)
+
+
+def _quoted(cell: str) -> str:
+    return '"' + cell.replace('"', '""') + '"' if any(c in cell for c in ',"\n') else cell

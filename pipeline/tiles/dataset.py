@@ -1,0 +1,87 @@
+"""Tiles for training, read from the stores as they are needed; nothing is exported.
+
+Training finds this class by the entry-point group `gemslide.datasets`, so that neither room imports the other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.errors import BadRecipeError, ChangedSourceError, GemslideError
+from pipeline.project import Project
+from pipeline.store.reader import StoreReader
+from pipeline.tiles.table import read_table
+
+
+class TileDataset:
+    """A tile set of a project, as `training.tile_dataset.TileSource` wants it.
+
+    Attributes:
+        classes: class names in order.
+        tile_px, mpp: side of a finished tile and its microns per pixel.
+        labels: int64 of shape (tiles,), index into classes, -1 for unlabelled.
+        splits: str of shape (tiles,), "" where there is none.
+        fingerprint: SHA-256 over rows, splits and source hashes: what a model was trained on.
+    """
+
+    Error = GemslideError
+    """Base of everything raised here that a person should read; each has a `code`."""
+
+    def __init__(self, project_dir: Path, tile_set: str, classes: Sequence[str] = ()) -> None:
+        self._project = Project(Path(project_dir))
+        table = read_table(self._project.tile_table_path(tile_set))
+        frame = table.frame
+        self.classes = tuple(classes) or table.classes
+        self.tile_px = int(frame["tile_px"].iloc[0])
+        self.mpp = float(frame["mpp"].iloc[0])
+        self._check_classes(table.classes, tile_set)
+        index_of = {name: i for i, name in enumerate(self.classes)}
+        self.labels = np.array([index_of.get(name, -1) for name in frame["label"]], dtype=np.int64)
+        self.splits = frame["split"].fillna("").to_numpy(dtype=str)
+        self._slide_ids = frame["slide_id"].to_numpy(dtype=str)
+        self._boxes = frame[["level", "x_px0", "y_px0", "side_px0"]].to_numpy(dtype=np.int64)
+        self._sources: dict[str, str] = table.metadata["sources"]
+        self._readers: dict[str, StoreReader] = {}
+        self.fingerprint = self._fingerprint()
+
+    def _check_classes(self, in_table: Sequence[str], tile_set: str) -> None:
+        missing = [name for name in self.classes if name not in in_table]
+        unknown = [name for name in in_table if name not in self.classes]
+        if missing or unknown:
+            raise BadRecipeError(
+                f"[data] classes = {list(self.classes)}, but tile set {tile_set!r} has {list(in_table)}"
+                f"{f'; the recipe does not know {unknown}' if unknown else ''}"
+                f"{f'; the tile set does not have {missing}' if missing else ''}. "
+                "Name the same classes in the recipe and in the [tile] section."
+            )
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def read(self, index: int) -> NDArray[np.uint8]:
+        """One finished tile, uint8 (tile_px, tile_px, 3), RGB."""
+        level, x_px0, y_px0, side_px0 = (int(v) for v in self._boxes[index])
+        return self._reader(str(self._slide_ids[index])).read_square(level, x_px0, y_px0, side_px0, self.tile_px)
+
+    def _reader(self, slide_id: str) -> StoreReader:
+        if slide_id not in self._readers:
+            reader = StoreReader(self._project.store_path(slide_id))
+            if reader.attributes["source"]["sha256"] != self._sources[slide_id]:
+                raise ChangedSourceError(
+                    f"slide {slide_id}: its store was made from other bytes than the tile table saw. "
+                    "Run `gemslide tile` again."
+                )
+            self._readers[slide_id] = reader
+        return self._readers[slide_id]
+
+    def _fingerprint(self) -> str:
+        digest = hashlib.sha256()
+        for array in (self._slide_ids, self._boxes, self.labels, self.splits):
+            digest.update(np.ascontiguousarray(array).tobytes())
+        digest.update(repr(sorted(self._sources.items())).encode())
+        return digest.hexdigest()

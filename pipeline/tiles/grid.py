@@ -1,0 +1,91 @@
+"""A regular grid of tiles over a slide at a fixed physical resolution."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.errors import BadRecipeError
+
+FINER_THAN_SCAN = 0.99
+"""A tile may ask for at most 1 % finer pixels than were scanned."""
+
+
+@dataclass(frozen=True)
+class TileGrid:
+    """Tiles whose corners lie on a grid that starts at (0, 0).
+
+    Tiles that would pass the right or bottom edge are left out.
+    """
+
+    columns: int
+    rows: int
+    side_px0: int
+    stride_px0: int
+    tile_px: int
+    mpp: float
+
+    @property
+    def corners_xy0(self) -> NDArray[np.int64]:
+        """Top-left corners in level-0 pixels, int64 of shape (rows·columns, 2), row by row."""
+        xs = np.arange(self.columns, dtype=np.int64) * self.stride_px0
+        ys = np.arange(self.rows, dtype=np.int64) * self.stride_px0
+        return np.stack(np.meshgrid(xs, ys), axis=-1).reshape(-1, 2)
+
+
+def tile_grid(size_wh_px0: tuple[int, int], mpp0: float, *, tile_px: int, mpp: float, overlap_px: int = 0) -> TileGrid:
+    """Lay a grid over a slide; a tile covers tile_px · mpp microns whatever the scanner.
+
+    Args:
+        size_wh_px0: slide size in level-0 pixels.
+        tile_px: side of the finished tile, at `mpp`.
+        overlap_px: pixels shared by neighbours, at `mpp`.
+
+    Raises:
+        BadRecipeError: the slide was scanned coarser than `mpp`, or the overlap is not smaller than the tile.
+    """
+    if mpp < mpp0 * FINER_THAN_SCAN:
+        raise BadRecipeError(
+            f"tiles at {mpp} µm/px from a slide scanned at {mpp0} µm/px would invent detail. Ask for mpp ≥ {mpp0}."
+        )
+    if overlap_px >= tile_px:
+        raise BadRecipeError(f"overlap_px = {overlap_px} must be smaller than tile_px = {tile_px}.")
+    side_px0 = round(tile_px * mpp / mpp0)
+    stride_px0 = round((tile_px - overlap_px) * mpp / mpp0)
+    columns, rows = (max(0, (size - side_px0) // stride_px0 + 1) if size >= side_px0 else 0 for size in size_wh_px0)
+    return TileGrid(columns, rows, side_px0, stride_px0, tile_px, mpp)
+
+
+def tissue_fraction(
+    corners_xy0: NDArray[np.int64], side_px0: int, mask_yx: NDArray[np.uint8], cell_px0: float
+) -> NDArray[np.float32]:
+    """Share of each tile that the tissue mask covers, float32 of shape (tiles,).
+
+    Cells are counted exactly where a tile cuts them, by bilinear sampling of the mask's integral.
+
+    Args:
+        cell_px0: side of a mask cell in level-0 pixels.
+    """
+    integral = np.zeros((mask_yx.shape[0] + 1, mask_yx.shape[1] + 1))
+    integral[1:, 1:] = mask_yx.astype(np.float64).cumsum(0).cumsum(1)
+    left_top = corners_xy0 / cell_px0
+    right_bottom = (corners_xy0 + side_px0) / cell_px0
+    covered = (
+        _sample(integral, right_bottom[:, 0], right_bottom[:, 1])
+        - _sample(integral, left_top[:, 0], right_bottom[:, 1])
+        - _sample(integral, right_bottom[:, 0], left_top[:, 1])
+        + _sample(integral, left_top[:, 0], left_top[:, 1])
+    )
+    return np.clip(covered / (side_px0 / cell_px0) ** 2, 0, 1).astype(np.float32)
+
+
+def _sample(table: NDArray[np.float64], x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
+    x = np.clip(x, 0, table.shape[1] - 1)
+    y = np.clip(y, 0, table.shape[0] - 1)
+    x0, y0 = np.minimum(x.astype(int), table.shape[1] - 2), np.minimum(y.astype(int), table.shape[0] - 2)
+    fx, fy = x - x0, y - y0
+    top = table[y0, x0] * (1 - fx) + table[y0, x0 + 1] * fx
+    bottom = table[y0 + 1, x0] * (1 - fx) + table[y0 + 1, x0 + 1] * fx
+    return np.asarray(top * (1 - fy) + bottom * fy)

@@ -1,0 +1,90 @@
+"""The tile table: one row per tile, Parquet, ordered by slide_id, y, x."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline.errors import BadManifestError, EmptyTableError
+from pipeline.files import write_bytes_atomic
+
+SCHEMA = pa.schema(
+    [
+        ("slide_id", pa.string()),
+        ("patient_id", pa.string()),
+        ("x_px0", pa.int32()),
+        ("y_px0", pa.int32()),
+        ("side_px0", pa.int32()),
+        ("tile_px", pa.int32()),
+        ("mpp", pa.float64()),
+        ("level", pa.int8()),
+        ("tissue", pa.float32()),
+        ("label", pa.string()),
+        ("label_fraction", pa.float32()),
+        ("split", pa.string()),
+    ]
+)
+METADATA_KEY = b"gemslide"
+
+
+@dataclass(frozen=True)
+class TileTable:
+    """Rows and what stands in the Parquet metadata."""
+
+    frame: pd.DataFrame
+    metadata: dict[str, Any]
+    """class_order, stride_px0 (per slide), settings, manifest_sha256, stores (SHA-256 of each source)."""
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        return tuple(self.metadata["class_order"])
+
+
+def write_table(path: Path, table: TileTable) -> None:
+    """Write the table whole or not at all.
+
+    Raises:
+        EmptyTableError: there are no tiles.
+    """
+    if table.frame.empty:
+        raise EmptyTableError(
+            f"{path.name}: no tiles. Nothing of the slides is tissue at this tile size; "
+            "look at tile_px, mpp and min_tissue in the [tile] section, and at the tissue mask in the viewer."
+        )
+    ordered = table.frame.sort_values(["slide_id", "y_px0", "x_px0"], kind="stable")
+    arrow = pa.Table.from_pandas(ordered, schema=SCHEMA, preserve_index=False)
+    arrow = arrow.replace_schema_metadata({METADATA_KEY: json.dumps(table.metadata).encode()})
+    buffer = BytesIO()
+    pq.write_table(arrow, buffer, compression="zstd")
+    write_bytes_atomic(path, buffer.getvalue())
+
+
+def read_table(path: Path) -> TileTable:
+    """Read a tile table.
+
+    Raises:
+        EmptyTableError: no such table, or no rows.
+        BadManifestError: not a tile table of this program.
+    """
+    if not path.exists():
+        others = ", ".join(sorted(p.stem for p in path.parent.glob("*.parquet"))) or "none"
+        raise EmptyTableError(f"{path}: no such tile set (there are: {others}). Make it with `gemslide tile`.")
+    try:
+        arrow = pq.read_table(path)
+        metadata = json.loads(arrow.schema.metadata[METADATA_KEY])
+    except (pa.ArrowException, KeyError, TypeError, ValueError) as error:
+        raise BadManifestError(
+            f"{path}: is not a gemslide tile table ({error}). Make it with `gemslide tile`."
+        ) from error
+    if [(f.name, f.type) for f in arrow.schema if not f.name.startswith("qc_")] != [(f.name, f.type) for f in SCHEMA]:
+        raise BadManifestError(f"{path}: has other columns than a tile table. Make it with `gemslide tile`.")
+    if not arrow.num_rows:
+        raise EmptyTableError(f"{path}: has no rows. Make it again with `gemslide tile`.")
+    return TileTable(arrow.to_pandas(), metadata)

@@ -1,0 +1,127 @@
+"""The road of tiling: stores and a manifest into one tile table."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from pipeline.config import TileConfig
+from pipeline.errors import BadManifestError, UnreadableError
+from pipeline.files import sha256_of
+from pipeline.manifest import Cohort, SlideEntry
+from pipeline.progress import no_bar
+from pipeline.project import Project
+from pipeline.store.labels import read_tissue
+from pipeline.store.reader import StoreReader
+from pipeline.tiles.annotations.qupath import read_qupath
+from pipeline.tiles.annotations.region import Region, check_region
+from pipeline.tiles.grid import tile_grid, tissue_fraction
+from pipeline.tiles.labels import TileLabels, class_order, label_tiles
+from pipeline.tiles.split import assign_splits
+from pipeline.tiles.table import TileTable, write_table
+
+
+@dataclass(frozen=True)
+class _SlideToTile:
+    entry: SlideEntry
+    reader: StoreReader
+    regions: list[Region]
+
+
+def make_tile_table(
+    project: Project,
+    tile_set: str,
+    config: TileConfig,
+    *,
+    cohort: Cohort | None,
+    advance: Callable[[int], None] = no_bar,
+) -> TileTable:
+    """Write `tiles/<tile_set>.parquet` from the project's stores.
+
+    Args:
+        cohort: says which slides, patients, annotations and splits; None takes every store, unlabelled.
+
+    Raises:
+        BadManifestError, BadAnnotationError, LeakageError, EmptyTableError, BadRecipeError.
+    """
+    if not re.fullmatch(r"[A-Za-z0-9._-]{1,64}", tile_set):
+        raise BadManifestError(f"tile set {tile_set!r}: allowed are letters, digits, dots, underscores, hyphens.")
+    entries = cohort.included if cohort else tuple(_bare_entry(slide_id) for slide_id in project.slide_ids())
+    if not entries:
+        raise BadManifestError(f"{project.slides_dir}: no slides. Run `gemslide ingest` first.")
+    splits = assign_splits(entries, config.split)
+    slides = [_open(project, cohort, entry) for entry in entries]
+    regions = [region for slide in slides for region in slide.regions]
+    classes = class_order(regions, config.classes, config.ignore_classes)
+    frames, strides = [], {}
+    for slide in slides:
+        frame, strides[slide.entry.slide_id] = _rows(slide, config, classes)
+        frames.append(frame.assign(split=splits[slide.entry.slide_id]))
+        advance(1)
+    metadata = {
+        "class_order": list(classes),
+        "stride_px0": strides,
+        "settings": config.model_dump(mode="json"),
+        "manifest_sha256": sha256_of(cohort.path) if cohort else None,
+        "sources": {slide.entry.slide_id: slide.reader.attributes["source"]["sha256"] for slide in slides},
+    }
+    table = TileTable(pd.concat(frames, ignore_index=True), metadata)
+    write_table(project.tile_table_path(tile_set), table)
+    return table
+
+
+def _bare_entry(slide_id: str) -> SlideEntry:
+    return SlideEntry(path=slide_id, slide_id=slide_id)
+
+
+def _open(project: Project, cohort: Cohort | None, entry: SlideEntry) -> _SlideToTile:
+    try:
+        reader = StoreReader(project.store_path(entry.slide_id))
+    except UnreadableError as error:
+        raise UnreadableError(
+            f"slide {entry.slide_id}: {error} Ingest it, or fill `exclude` in the manifest with the reason."
+        ) from error
+    annotations = cohort.annotations_path(entry) if cohort else None
+    regions = read_qupath(annotations) if annotations else []
+    for region in regions:
+        check_region(region, reader.size_wh_px0)
+    return _SlideToTile(entry, reader, regions)
+
+
+def _rows(slide: _SlideToTile, config: TileConfig, classes: Sequence[str]) -> tuple[pd.DataFrame, int]:
+    reader = slide.reader
+    grid = tile_grid(
+        reader.size_wh_px0, reader.mpp0, tile_px=config.tile_px, mpp=config.mpp, overlap_px=config.overlap_px
+    )
+    mask_yx, mask_mpp = read_tissue(reader.path)
+    corners_xy0 = grid.corners_xy0
+    tissue = tissue_fraction(corners_xy0, grid.side_px0, mask_yx, mask_mpp / reader.mpp0)
+    kept = tissue >= config.min_tissue
+    corners_xy0, tissue = corners_xy0[kept], tissue[kept]
+    labels = label_tiles(
+        slide.regions, corners_xy0, grid.side_px0, classes=classes, min_fraction=config.min_label_fraction
+    )
+    frame = pd.DataFrame(
+        {
+            "slide_id": reader.slide_id,
+            "patient_id": slide.entry.patient_id,
+            "x_px0": corners_xy0[:, 0].astype(np.int32),
+            "y_px0": corners_xy0[:, 1].astype(np.int32),
+            "side_px0": np.int32(grid.side_px0),
+            "tile_px": np.int32(config.tile_px),
+            "mpp": config.mpp,
+            "level": np.int8(reader.level_for_downsample(config.mpp / reader.mpp0)),
+            "tissue": tissue,
+            "label": _names(labels, classes),
+            "label_fraction": labels.fraction,
+        }
+    )
+    return frame, grid.stride_px0
+
+
+def _names(labels: TileLabels, classes: Sequence[str]) -> list[str | None]:
+    return [None if index < 0 else classes[index] for index in labels.class_index]
