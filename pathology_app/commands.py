@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from pathology_app.desktop.display import check_display
 from pipeline.errors import GemslideError
 
 OUR_PACKAGES = ("pathology_app", "pipeline", "training")
@@ -36,6 +37,7 @@ def view(
 ) -> None:
     """Open one slide store in napari, with its tissue mask and predictions. Research use only."""
     with _plain_errors(extra="desktop"):
+        check_display()
         from pathology_app.desktop.window import show_store
 
         show_store(store)

@@ -231,8 +231,12 @@ export class SlideViewer {
     this.probeText.textContent = probe?.text ?? "";
     if (probe) {
       drawProbe(context, placement, probe);
-      this.probeText.style.left = `${placement.left + (probe.x_px0 + 0.5) * placement.scale + 14}px`;
-      this.probeText.style.top = `${placement.top + (probe.y_px0 + 0.5) * placement.scale + 10}px`;
+      const x = placement.left + probe.x_px0 * placement.scale;
+      const y = placement.top + probe.y_px0 * placement.scale;
+      // Beside the point, on the side with more room.
+      const shift = x > this.stage.clientWidth / 2 ? "-100%" : "0";
+      const gap = shift === "0" ? 14 : -14;
+      this.probeText.style.transform = `translate(calc(${x + gap}px + ${shift}), ${y + 12}px)`;
     }
   }
 

@@ -21,7 +21,7 @@ function button(text: string, title: string, action: () => void): HTMLButtonElem
   return element;
 }
 
-function group(name: string, ...children: HTMLElement[]): HTMLDivElement {
+function group(name: string, ...children: (HTMLElement | string)[]): HTMLDivElement {
   const element = document.createElement("div");
   element.className = `group ${name}`;
   element.append(...children);
@@ -52,14 +52,15 @@ export class Toolbar {
     );
     this.hotspotControls = group(
       "hotspot-controls",
-      button("‹ Hotspot", "Previous hotspot (p)", () => actions.nextHotspot(-1)),
-      button("Hotspot ›", "Next hotspot (n)", () => actions.nextHotspot(1)),
+      button("‹", "Previous hotspot (p)", () => actions.nextHotspot(-1)),
+      "Hotspot",
+      button("›", "Next hotspot (n)", () => actions.nextHotspot(1)),
     );
     const view = group(
       "view-controls",
       button("Fit", "Show the whole slide", () => actions.showWhole()),
       ...MAGNIFICATIONS.map((value) => button(`${value}×`, `Magnify ${value} times`, () => actions.magnify(value))),
-      button("Full screen", "Fill the screen; Esc ends it", () => actions.fullScreen()),
+      button("⤢", "Full screen; Esc ends it", () => actions.fullScreen()),
     );
     this.element.append(this.overlayControls, this.hotspotControls, view);
   }
@@ -107,6 +108,7 @@ export class Toolbar {
       this.style.palette = select.value;
       this.actions.styleChanged();
     });
-    return labelled("Colours", select);
+    select.title = "Colours";
+    return labelled("", select);
   }
 }

@@ -1,0 +1,23 @@
+"""Whether a window can be opened here."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from pipeline.errors import GemslideError
+
+
+class NoDisplayError(GemslideError):
+    """There is no screen to open a window on."""
+
+    code = "no_display"
+
+
+def check_display() -> None:
+    """Raises NoDisplayError where Qt could not open a window: it would end the process without a word."""
+    if sys.platform.startswith("linux") and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+        raise NoDisplayError(
+            "no display (neither DISPLAY nor WAYLAND_DISPLAY is set). Run this on a desktop, "
+            "or look at the slide in a browser: gemslide app"
+        )

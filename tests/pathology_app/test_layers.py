@@ -1,0 +1,70 @@
+"""What napari would get: values and micrometres, without napari."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pathology_app.desktop.layers import LevelYxc, slide_layers
+from pathology_app.desktop.reader import napari_get_reader
+from pipeline.project import Project
+from pipeline.store.reader import StoreReader
+from tests.pathology_app.small_project import HEIGHT_PX0, MPP0, SLIDE_ID, STRIDE_PX0, WIDTH_PX0, small_predictions
+
+
+@pytest.fixture(scope="module")
+def finest(project: Project) -> LevelYxc:
+    reader = StoreReader(project.store_path(SLIDE_ID))
+    return LevelYxc(reader, reader.levels[0])
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        (slice(100, 400), slice(1700, 1800), slice(None)),
+        (slice(1290, 2000), slice(-40, None)),
+        (slice(0, 600, 7), slice(5, 900, 3), 1),
+        (12, 900),
+        (-1, slice(0, 10)),
+        slice(1000, 1003),
+        (..., 2),
+        (slice(5, 5), slice(0, 10)),
+    ],
+)
+def test_a_level_is_sliced_like_an_array(finest: LevelYxc, key: object) -> None:
+    whole = np.asarray(finest)
+    assert whole.shape == finest.shape == (HEIGHT_PX0, WIDTH_PX0, 3)
+
+    np.testing.assert_array_equal(finest[key], whole[key])
+
+
+def test_layers_lie_over_each_other(project: Project) -> None:
+    """Every layer begins at the slide's corner: translation less half a cell is minus half a pixel."""
+    layers = slide_layers(project.store_path(SLIDE_ID))
+
+    assert [kind for _, _, kind in layers] == ["image", "labels", "image", "image"]
+    for _, keywords, _ in layers:
+        assert keywords["units"] == ("micrometer", "micrometer")
+        for scale_um, translate_um in zip(keywords["scale"], keywords["translate"], strict=True):
+            assert translate_um - scale_um / 2 == pytest.approx(-MPP0 / 2)
+    (levels, image, _), (mask_yx, tissue, _), (_, prediction, _) = layers[:3]
+    assert [level.shape[:2] for level in levels] == [(1300, 1800), (325, 450)]
+    assert image["scale"] == (MPP0, MPP0)
+    assert prediction["scale"] == (STRIDE_PX0 * MPP0, STRIDE_PX0 * MPP0)
+    covered_um = np.array(mask_yx.shape) * tissue["scale"]
+    assert np.all(covered_um >= np.array([HEIGHT_PX0, WIDTH_PX0]) * MPP0 - tissue["scale"][0])
+
+
+def test_predictions_keep_their_values(project: Project) -> None:
+    *_, (negative, _, _), (positive, keywords, _) = slide_layers(project.store_path(SLIDE_ID))
+
+    np.testing.assert_array_equal([negative, positive], small_predictions().probabilities_cyx.astype(np.float32))
+    assert keywords["colormap"]["colors"][0][3] == 0
+
+
+def test_the_reader_leaves_other_folders_alone(project: Project) -> None:
+    assert napari_get_reader(str(project.root)) is None
+    assert napari_get_reader([str(project.store_path(SLIDE_ID))]) is None
+    reader = napari_get_reader(str(project.store_path(SLIDE_ID)))
+    assert reader is not None
+    assert len(reader(str(project.store_path(SLIDE_ID)))) == 4

@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from pathology_app import presenters
+from pathology_app.tiles.cache import SlideCache
+from tests.pathology_app.small_project import CLASS_NAMES, HOTSPOTS_XY_PX0, MODEL_ID, MPP0, SLIDE_ID
+
+HOTSPOTS = [
+    {"x_px0": 480, "y_px0": 864, "area_um2": 100 * math.pi, "score": 0.97, "class": "positive"},
+    {"x_px0": 1376, "y_px0": 352, "area_um2": 1e6 * math.pi, "score": 0.81, "class": "positive"},
+]
+
+
+def row(cache: SlideCache, slide_id: str = SLIDE_ID) -> presenters.WorklistRow:
+    return presenters.worklist_row(cache.slide(slide_id), tissue_mm2=0.4, models=[MODEL_ID], hotspots=HOTSPOTS)
+
+
+def test_a_worklist_row_says_what_the_slide_is(cache: SlideCache) -> None:
+    shown = row(cache).as_dict()
+
+    assert shown["thumbnail"].startswith(f"/thumbnails/{SLIDE_ID}.jpg?v=")
+    del shown["thumbnail"]
+    assert shown == {
+        "slide": SLIDE_ID,
+        "size": "1800 × 1300 px (0.9 × 0.7 mm)",
+        "mpp": MPP0,
+        "levels": 2,
+        "tissue_mm2": 0.4,
+        "models": [MODEL_ID],
+        "top_score": 0.97,
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "only_predicted", "found"),
+    [("", False, True), ("s-001", True, True), ("001 demo", False, True), ("002", False, False)],
+)
+def test_the_filter_wants_every_word(cache: SlideCache, text: str, only_predicted: bool, found: bool) -> None:
+    assert bool(presenters.matching([row(cache)], text, only_predicted=only_predicted)) == found
+
+
+def test_the_filter_can_hide_slides_without_predictions(cache: SlideCache) -> None:
+    bare = presenters.worklist_row(cache.slide(SLIDE_ID), tissue_mm2=None, models=[], hotspots=[])
+
+    assert presenters.matching([bare], "", only_predicted=True) == []
+    assert bare.top_score is None
+
+
+def test_the_viewer_gets_every_level_with_its_own_chunks(cache: SlideCache) -> None:
+    data = presenters.slide_data(cache.slide(SLIDE_ID))
+
+    assert data["tile_url"].startswith(f"/tiles/{SLIDE_ID}/{{level}}/{{col}}_{{row}}.jpg?v=")
+    assert data["levels"] == [
+        {"level": 0, "width_px": 1800, "height_px": 1300, "chunk_px": 256, "downsample": 1.0},
+        {"level": 1, "width_px": 450, "height_px": 325, "chunk_px": 256, "downsample": 4.0},
+    ]
+
+
+def test_the_overlay_says_how_large_its_cells_are(cache: SlideCache) -> None:
+    data = presenters.overlay_data(SLIDE_ID, cache.predictions(SLIDE_ID, MODEL_ID), 1)
+
+    assert data["url"].startswith(f"/overlays/{SLIDE_ID}/{MODEL_ID}/1.png?v=")
+    assert (data["label"], data["stride_px0"]) == ("P(positive)", 64.0)
+
+
+def test_hotspots_are_circles_of_the_same_area_with_room_around() -> None:
+    small, large = presenters.hotspot_data(HOTSPOTS, mpp0=0.5)
+
+    assert small == {"x_px0": 480, "y_px0": 864, "radius_px0": 20.0, "side_px0": 800.0, "label": "positive 0.97"}
+    assert (large["radius_px0"], large["side_px0"]) == (2000.0, 10000.0)
+
+
+def test_hotspot_rows_are_in_millimetres() -> None:
+    first = presenters.hotspot_rows(HOTSPOTS, mpp0=0.5)[0]
+
+    assert (first["#"], first["x_mm"], first["y_mm"]) == (1, 0.24, 0.432)
+
+
+@pytest.mark.parametrize(
+    ("class_names", "hotspots", "expected"),
+    [
+        (("negative", "positive"), [], 1),
+        (("positive", "negative"), HOTSPOTS, 0),
+        (("only",), HOTSPOTS, 0),
+    ],
+)
+def test_the_hotspots_class_is_shown_first(class_names: tuple[str, ...], hotspots: list, expected: int) -> None:
+    assert presenters.default_class(class_names, hotspots) == expected
+
+
+def test_texts_under_a_click(cache: SlideCache) -> None:
+    predictions = cache.predictions(SLIDE_ID, MODEL_ID).predictions
+    assert predictions.class_names == CLASS_NAMES
+
+    assert presenters.probability_text(predictions.at(*HOTSPOTS_XY_PX0[0]), "positive") == "P(positive) = 0.97"
+    assert presenters.probability_text(predictions.at(0, 0), "positive") == "not predicted"
+    assert presenters.probability_text(predictions.at(-5, 40), "positive") == "not predicted"
+    assert presenters.place_text((812, 400), 0.25) == "x = 812, y = 400 px0 (203 µm, 100 µm)"
