@@ -1,0 +1,220 @@
+"""The viewer as a pathologist uses it, in a real browser against the really started app."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import numpy as np
+import pytest
+
+from tests.browser.conftest import ARTIFACTS, Server
+from tests.pathology_app.small_project import HOTSPOTS_XY_PX0, MODEL_ID, SLIDE_ID, slide_pixels
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
+
+HOOK = "window.__gemslide"
+HEADER_PX, ROW_PX = 36, 35
+"""Of Streamlit's table."""
+
+
+def hook(page: Page, call: str) -> Any:
+    return page.evaluate(f"{HOOK}.{call}")
+
+
+def wait_until(page: Page, condition: str) -> None:
+    page.wait_for_function(f"{HOOK} && {condition.replace('hook', HOOK)}")
+
+
+def open_slide(page: Page, server: Server) -> None:
+    page.goto(f"{server.url}/?slide={SLIDE_ID}&model={MODEL_ID}")
+    wait_until(page, "hook.isSettled() && hook.hasOverlay()")
+
+
+def click_px0(page: Page, x_px0: float, y_px0: float) -> None:
+    stage = page.locator(".marks").bounding_box()
+    place = hook(page, "placement()")
+    assert stage
+    page.mouse.click(
+        stage["x"] + place["left"] + (x_px0 + 0.5) * place["scale"],
+        stage["y"] + place["top"] + (y_px0 + 0.5) * place["scale"],
+    )
+
+
+def click_table(page: Page, x: float, y: float) -> None:
+    table = page.get_by_test_id("stDataFrame")
+    table.locator("canvas").first.wait_for()
+    box = table.bounding_box()
+    assert box
+    page.mouse.click(box["x"] + x, box["y"] + y)
+
+
+def centre_px0(page: Page) -> tuple[float, float]:
+    place = hook(page, "placement()")
+    stage = page.locator(".marks").bounding_box()
+    assert stage
+    return (
+        (stage["width"] / 2 - place["left"]) / place["scale"],
+        (stage["height"] / 2 - place["top"]) / place["scale"],
+    )
+
+
+def test_a_click_in_the_worklist_opens_the_slide(page: Page, server: Server) -> None:
+    page.goto(server.url)
+    with page.expect_response(lambda response: "/thumbnails/" in response.url):
+        page.get_by_text("1 of 1 slides").wait_for()
+    page.screenshot(path=ARTIFACTS / "worklist.png")
+
+    click_table(page, 300, HEADER_PX + 40)
+
+    wait_until(page, f"hook.slideId() === '{SLIDE_ID}' && hook.isSettled()")
+    assert f"slide={SLIDE_ID}" in page.url
+    assert page.get_by_text("Research use only. Not for diagnosis.").is_visible()
+
+
+def test_the_whole_slide_lies_where_it_should(page: Page, server: Server) -> None:
+    """Colours on the screen are the slide's own, also in the last column and row, whose chunks are padded."""
+    open_slide(page, server)
+    pixels = slide_pixels().astype(float)
+
+    for x_px0, y_px0 in [(900, 650), (60, 1240), (1780, 700), (1700, 60), (1790, 1290), (480, 864)]:
+        on_screen = np.array(hook(page, f"slideColour({x_px0}, {y_px0})"))[:3]
+        around = pixels[y_px0 - 4 : y_px0 + 5, x_px0 - 4 : x_px0 + 5].reshape(-1, 3)
+        assert np.all(on_screen >= around.min(0) - 16), (x_px0, y_px0)
+        assert np.all(on_screen <= around.max(0) + 16), (x_px0, y_px0)
+
+
+def test_zooming_in_asks_for_finer_tiles(page: Page, server: Server) -> None:
+    page.set_viewport_size({"width": 900, "height": 700})
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    open_slide(page, server)
+    before = hook(page, "placement()")
+    assert any(f"/tiles/{SLIDE_ID}/1/" in url for url in asked)
+    asked.clear()
+
+    page.get_by_role("button", name="40×", exact=True).click()
+    wait_until(page, f"hook.placement().scale > {2 * before['scale']} && hook.isSettled()")
+
+    assert any(f"/tiles/{SLIDE_ID}/0/" in url for url in asked)
+    assert hook(page, "placement()")["scale"] == pytest.approx(2.0, rel=0.01)  # 40x is 0.25 µm per screen pixel
+    page.screenshot(path=ARTIFACTS / "slide-40x.png")
+
+
+def test_the_overlay_changes_without_the_server(page: Page, server: Server) -> None:
+    open_slide(page, server)
+    page.screenshot(path=ARTIFACTS / "slide.png")
+    (x_px0, y_px0), _ = HOTSPOTS_XY_PX0
+    colour = f"overlayColour({x_px0}, {y_px0})"
+    ring = f"overlayColour({x_px0 + 64}, {y_px0})"
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    assert hook(page, colour)[3] == 128  # half opaque
+    assert hook(page, "overlayColour(700, 300)")[3] == 0  # below the threshold
+    assert hook(page, "overlayColour(20, 20)")[3] == 0  # not predicted
+
+    page.get_by_label("Threshold").fill("0.9")
+    assert hook(page, ring)[3] == 0  # 0.87
+    assert hook(page, colour)[3] == 128  # 0.97
+    page.get_by_label("Threshold").fill("0")
+    assert hook(page, "overlayColour(700, 300)")[3] == 128
+    assert hook(page, "overlayColour(20, 20)")[3] == 0
+    page.screenshot(path=ARTIFACTS / "slide-threshold-0.png")
+
+    page.get_by_label("Opacity").fill("1")
+    turbo = hook(page, colour)
+    page.get_by_label("Colours").select_option("Viridis")
+    assert turbo[3] == hook(page, colour)[3] == 255
+    assert turbo != hook(page, colour)
+
+    page.keyboard.press("o")
+    assert hook(page, colour)[3] == 0
+    page.get_by_label("Prediction").check()
+    assert hook(page, colour)[3] == 255
+    assert asked == []
+
+
+def test_the_overlay_lies_on_the_predicted_cells(page: Page, server: Server) -> None:
+    """The cell's edge falls between the same two level-0 pixels as in the table of predictions."""
+    open_slide(page, server)
+    page.get_by_label("Threshold").fill("0.9")
+    page.keyboard.press("n")
+    wait_until(page, "hook.currentHotspot() === 0 && hook.isSettled()")
+    page.get_by_role("button", name="40×", exact=True).click()
+    wait_until(page, "hook.isSettled()")
+    left, top = 448, 832  # of the only cell above 0.9; 64 px0 on each side
+
+    inside = [(left, top + 31), (left + 63, top + 31), (left + 31, top), (left + 31, top + 63)]
+    outside = [(left - 1, top + 31), (left + 64, top + 31), (left + 31, top - 1), (left + 31, top + 64)]
+    assert [hook(page, f"overlayColour({x}, {y})")[3] for x, y in inside] == [128] * 4
+    assert [hook(page, f"overlayColour({x}, {y})")[3] for x, y in outside] == [0] * 4
+
+
+def test_a_hotspot_row_and_the_keys_move_the_view(page: Page, server: Server) -> None:
+    open_slide(page, server)
+
+    click_table(page, 16, HEADER_PX + 1.5 * ROW_PX)
+    wait_until(page, "hook.currentHotspot() === 1 && hook.isSettled()")
+    assert centre_px0(page) == pytest.approx(HOTSPOTS_XY_PX0[1], abs=1)
+    page.screenshot(path=ARTIFACTS / "slide-hotspot.png")
+
+    page.keyboard.press("n")
+    wait_until(page, "hook.currentHotspot() === 0 && hook.isSettled()")
+    assert centre_px0(page) == pytest.approx(HOTSPOTS_XY_PX0[0], abs=1)
+    page.keyboard.press("p")
+    wait_until(page, "hook.currentHotspot() === 1 && hook.isSettled()")
+
+
+def test_a_click_reads_the_stored_probability(page: Page, server: Server) -> None:
+    open_slide(page, server)
+    predictions = server.cache.predictions(SLIDE_ID, MODEL_ID).predictions
+    for x_px0, y_px0 in [*HOTSPOTS_XY_PX0, (900, 650)]:
+        stored = predictions.at(x_px0, y_px0)
+        assert stored
+
+        click_px0(page, x_px0, y_px0)
+
+        text = f"P(positive) = {stored['positive']:.2f}"
+        page.locator(".probe").get_by_text(text, exact=True).wait_for()
+        page.get_by_text(f"{text} at x = ").wait_for()
+    page.screenshot(path=ARTIFACTS / "slide-click.png")
+    click_px0(page, 20, 20)
+    page.get_by_text("not predicted at x = ").wait_for()
+
+
+def test_another_class_keeps_the_view(page: Page, server: Server) -> None:
+    open_slide(page, server)
+    page.keyboard.press("n")
+    wait_until(page, "hook.currentHotspot() === 0 && hook.isSettled()")
+    before = hook(page, "placement()")
+
+    page.get_by_test_id("stSelectbox").filter(has_text="Class").locator("input").click()
+    with page.expect_response(lambda response: f"/overlays/{SLIDE_ID}/{MODEL_ID}/0.png" in response.url):
+        page.get_by_role("option", name="negative").click()
+
+    page.locator(".legend").get_by_text("P(negative)").wait_for()
+    assert hook(page, "placement()") == before
+
+
+def test_a_wrong_link_is_one_message(page: Page, server: Server) -> None:
+    page.goto(f"{server.url}/?slide=nobody")
+    page.get_by_text("slide 'nobody': not in this project.").wait_for()
+
+
+def test_a_tile_on_a_kept_connection_is_quick(server: Server) -> None:
+    """Under 20 ms: without TCP_NODELAY each would wait 40 ms for a delayed acknowledgement."""
+    with httpx.Client(base_url=server.url) as client:
+        client.get(f"/tiles/{SLIDE_ID}/0/0_0.jpg")
+        seconds = []
+        for index in range(30):
+            start = time.perf_counter()
+            assert client.get(f"/tiles/{SLIDE_ID}/0/{index % 8}_{index % 6}.jpg").status_code == 200
+            seconds.append(time.perf_counter() - start)
+    median_ms = 1000 * statistics.median(seconds)
+    print(f"median of 30 tiles on one connection: {median_ms:.1f} ms")
+    assert median_ms < 20
