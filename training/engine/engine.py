@@ -183,6 +183,49 @@ class Engine:
         for held in self._copies.values():
             held.module.load_state_dict({name: state[name] for name in self._specs[held.stage]})
 
+    def full_optimizer_state(self) -> dict[str, Tensor]:
+        """What the optimizers remember of the whole network (momentum and the like); every rank calls it and gets all.
+
+        Returns:
+            contiguous copies in CPU memory, named `<weight>/<slot>`, such as `3.conv1.weight/momentum_buffer`.
+
+        Raises:
+            TypeError: an optimizer remembers something that is no tensor.
+        """
+        full: dict[str, Tensor] = {}
+        for stage in range(len(self._specs)):
+            own = self._own_optimizer_state() if stage == self._copies[0].stage else None
+            full |= self._transport.share(own, source=stage, during=f"optimizer state of stage {stage}")
+        return full
+
+    def load_full_optimizer_state(self, state: Mapping[str, Tensor]) -> None:
+        """Take what `full_optimizer_state` gave, under whatever strategy; every rank calls it, before the next step."""
+        if self._optimizer is None:
+            return
+        for name, weight in self._own_weights().items():
+            slots = {key.rpartition("/")[2]: state[key] for key in state if key.rpartition("/")[0] == name}
+            self._optimizer.state[weight] = {
+                # In the layout of the weight, as the optimizer itself would have made it.
+                slot: torch.empty_like(weight).copy_(kept) if kept.shape == weight.shape else kept.clone()
+                for slot, kept in slots.items()
+            }
+
+    def _own_weights(self) -> dict[str, nn.Parameter]:
+        return {name: weight for name, weight in self._copies[0].module.named_parameters() if weight.requires_grad}
+
+    def _own_optimizer_state(self) -> dict[str, Tensor]:
+        state: dict[str, Tensor] = {}
+        remembered = {} if self._optimizer is None else self._optimizer.state
+        for name, weight in self._own_weights().items():
+            for slot, kept in remembered.get(weight, {}).items():
+                if isinstance(kept, Tensor):
+                    state[f"{name}/{slot}"] = kept.detach().cpu().contiguous().clone()
+                elif kept is not None:
+                    raise TypeError(
+                        f"{type(self._optimizer).__name__} keeps {slot}={kept!r}, only tensors can be saved"
+                    )
+        return state
+
     def _named_stages(self, blocks: Sequence[nn.Module]) -> list[nn.Sequential]:
         schedule = self.plan.schedule
         if self._ranks.num_ranks != schedule.num_stages:

@@ -117,7 +117,8 @@ def build_schedule(strategy: str, *, num_stages: int, num_microbatches: int) -> 
     """
     _check_request(strategy, num_stages, num_microbatches)
     num_replicas = 2 if strategy in ("mast", "master") else 1
-    passes = list(_mirrored_passes(num_microbatches) if num_replicas == 2 else _plain_passes(num_microbatches))
+    in_turn = [(0, microbatch) for microbatch in range(num_microbatches)]
+    passes = _mirrored_passes(num_microbatches) if num_replicas == 2 else in_turn
     ranks = tuple(
         (*_compute_actions(rank, num_stages, passes), *_update_actions(rank, num_stages, num_replicas))
         for rank in range(num_stages)
@@ -171,18 +172,10 @@ def _check_request(strategy: str, num_stages: int, num_microbatches: int) -> Non
         )
 
 
-def _plain_passes(num_microbatches: int) -> Iterator[tuple[int, int]]:
-    """(replica, microbatch) of each pass, in order."""
-    for microbatch in range(num_microbatches):
-        yield 0, microbatch
-
-
-def _mirrored_passes(num_microbatches: int) -> Iterator[tuple[int, int]]:
-    """The replicas take turns, each walking through its own half of the micro-batches."""
+def _mirrored_passes(num_microbatches: int) -> list[tuple[int, int]]:
+    """(replica, microbatch) of each pass: the replicas take turns, each walking through its own half."""
     half = num_microbatches // 2
-    for index in range(half):
-        yield 0, index
-        yield 1, half + index
+    return [(replica, replica * half + index) for index in range(half) for replica in (0, 1)]
 
 
 def _compute_actions(rank: int, num_stages: int, passes: list[tuple[int, int]]) -> Iterator[Action]:

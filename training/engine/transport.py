@@ -6,7 +6,8 @@ the *sender's strides*: with another memory layout the same convolution may add 
 would no longer be equal, bit for bit, to those of one process.
 """
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -68,16 +69,17 @@ class Transport:
             ValueError: more tensors than a header can describe.
         """
         self.flush()
-        is_tuple = isinstance(value, tuple)
-        tensors = [_dense(tensor) for tensor in (value if isinstance(value, tuple) else (value,))]
-        header = torch.tensor(_encode(tensors, is_tuple=is_tuple), device=self._ranks.wire)
-        for payload in (header, *(_flat_bytes(tensor.detach().to(self._ranks.wire)) for tensor in tensors)):
+        tensors = [_without_overlaps(tensor.detach()) for tensor in _as_tuple(value)]
+        needs_gradient = [tensor.requires_grad for tensor in _as_tuple(value)]
+        header = _encode(tensors, needs_gradient, is_tuple=isinstance(value, tuple))
+        for payload in (torch.tensor(header), *map(_memory, tensors)):
             if payload.numel() == 0:
                 continue
+            on_wire = payload.to(self._ranks.wire)
             with self._naming(peer, during, "sending to"):
-                work = dist.isend(payload, peer, group=self._group(lane))
+                work = dist.isend(on_wire, peer, group=self._group(lane))
             assert work is not None  # None stands for "not a member of the group"
-            self._in_flight.append(_InFlight(work, payload, peer, during))
+            self._in_flight.append(_InFlight(work, on_wire, peer, during))
 
     def receive(self, *, peer: int, lane: int, during: object) -> Boundary:
         """Take the next message of `peer` on a lane, laid out in memory as the sender had it.
@@ -89,12 +91,13 @@ class Transport:
         """
         header = torch.zeros(_HEADER_LENGTH, dtype=torch.int64, device=self._ranks.wire)
         self._take(header, peer, lane, during)
-        buffers, needs_gradient, is_tuple = _decode(header.tolist(), self._ranks.wire)
+        announced, is_tuple = _decode(header.tolist())
         received = []
-        for buffer, needs in zip(buffers, needs_gradient, strict=True):
-            if buffer.numel():
-                self._take(_flat_bytes(buffer), peer, lane, during)
-            received.append(buffer.to(self._device).requires_grad_(needs))
+        for layout in announced:
+            memory = torch.empty(layout.num_elements, dtype=layout.dtype, device=self._ranks.wire)
+            if memory.numel():
+                self._take(memory.view(torch.uint8), peer, lane, during)
+            received.append(layout.arrange(memory.to(self._device)).requires_grad_(layout.needs_gradient))
         return tuple(received) if is_tuple else received[0]
 
     def flush(self) -> None:
@@ -118,6 +121,15 @@ class Transport:
             dist.broadcast(on_wire, source, group=self._ranks.sync_group)
         return on_wire.to(self._device)
 
+    def share(self, value: dict[str, Tensor] | None, *, source: int, during: object) -> dict[str, Tensor]:
+        """Give every rank the source's tensors by name, whose shapes the others do not know; they pass None."""
+        shared = [value]
+        if self._ranks.num_ranks > 1:
+            with self._naming(source, during, "sharing what belongs to"):
+                dist.broadcast_object_list(shared, source, group=self._ranks.sync_group)
+        assert shared[0] is not None
+        return shared[0]
+
     def _take(self, flat: Tensor, peer: int, lane: int, during: object) -> None:
         with self._naming(peer, during, "waiting for"):
             dist.recv(flat, peer, group=self._group(lane))
@@ -139,11 +151,71 @@ class Transport:
             ) from error
 
 
-def _encode(tensors: list[Tensor], *, is_tuple: bool) -> list[int]:
+@dataclass(frozen=True)
+class _Layout:
+    """How a tensor lies in memory."""
+
+    dtype: torch.dtype
+    needs_gradient: bool
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    @property
+    def core_sizes(self) -> tuple[int, ...]:
+        """Sizes without repetition: an expanded dimension (stride 0) is one element long in memory."""
+        return tuple(size if stride else min(size, 1) for size, stride in zip(self.sizes, self.strides, strict=True))
+
+    @property
+    def num_elements(self) -> int:
+        return math.prod(self.core_sizes)
+
+    @property
+    def has_gaps(self) -> bool:
+        return _span(self.core_sizes, self.strides) != self.num_elements
+
+    def arrange(self, memory: Tensor) -> Tensor:
+        """The tensor whose elements `_memory` made."""
+        if self.has_gaps:
+            spaced = torch.empty_strided(self.core_sizes, self.strides, dtype=self.dtype, device=memory.device)
+            memory = spaced.copy_(memory.view(self.core_sizes))
+        return memory.as_strided(self.sizes, self.strides)
+
+
+def _layout(tensor: Tensor, *, needs_gradient: bool = False) -> _Layout:
+    return _Layout(tensor.dtype, needs_gradient, tuple(tensor.shape), tensor.stride())
+
+
+def _memory(tensor: Tensor) -> Tensor:
+    """The elements of a tensor as a flat row of bytes: its memory itself, or a copy by rows if that has gaps."""
+    layout = _layout(tensor)
+    core = tensor.as_strided(layout.core_sizes, layout.strides)
+    row = core.contiguous().view(-1) if layout.has_gaps else core.as_strided((layout.num_elements,), (1,))
+    return row.view(torch.uint8)
+
+
+def _without_overlaps(tensor: Tensor) -> Tensor:
+    layout = _layout(tensor)
+    return tensor.contiguous() if _span(layout.core_sizes, layout.strides) is None else tensor
+
+
+def _span(sizes: Sequence[int], strides: Sequence[int]) -> int | None:
+    """Elements of memory from the first to the last; None if two indices share one."""
+    span = min(1, math.prod(sizes))
+    for stride, size in sorted(zip(strides, sizes, strict=True)):
+        if size > 1 and stride < span:
+            return None
+        span += stride * (size - 1) if size > 1 else 0
+    return span
+
+
+def _as_tuple(value: Boundary) -> tuple[Tensor, ...]:
+    return value if isinstance(value, tuple) else (value,)
+
+
+def _encode(tensors: Sequence[Tensor], needs_gradient: Sequence[bool], *, is_tuple: bool) -> list[int]:
     header = [len(tensors), int(is_tuple)]
-    for tensor in tensors:
-        header += [_DTYPES.index(tensor.dtype), int(tensor.requires_grad), tensor.ndim]
-        header += [*tensor.shape, *tensor.stride()]
+    for tensor, needs in zip(tensors, needs_gradient, strict=True):
+        header += [_DTYPES.index(tensor.dtype), int(needs), tensor.ndim, *tensor.shape, *tensor.stride()]
     if len(header) > _HEADER_LENGTH:
         raise ValueError(
             f"{len(tensors)} tensors between two stages need a header of {len(header)} numbers, at most "
@@ -152,29 +224,13 @@ def _encode(tensors: list[Tensor], *, is_tuple: bool) -> list[int]:
     return header + [0] * (_HEADER_LENGTH - len(header))
 
 
-def _decode(header: list[int], device: torch.device) -> tuple[list[Tensor], list[bool], bool]:
+def _decode(header: list[int]) -> tuple[list[_Layout], bool]:
     num_tensors, is_tuple = header[:2]
-    buffers, needs_gradient = [], []
+    layouts = []
     rest = header[2:]
     for _ in range(num_tensors):
         dtype, needs, ndim = rest[:3]
         sizes, strides = rest[3 : 3 + ndim], rest[3 + ndim : 3 + 2 * ndim]
-        buffers.append(torch.empty_strided(sizes, strides, dtype=_DTYPES[dtype], device=device))
-        needs_gradient.append(bool(needs))
+        layouts.append(_Layout(_DTYPES[dtype], bool(needs), tuple(sizes), tuple(strides)))
         rest = rest[3 + 2 * ndim :]
-    return buffers, needs_gradient, bool(is_tuple)
-
-
-def _dense(tensor: Tensor) -> Tensor:
-    """The tensor itself if it fills its memory without gaps, else a copy that does."""
-    expected = 1
-    for size, stride in sorted(zip(tensor.shape, tensor.stride(), strict=True), key=lambda axis: axis[1]):
-        if size != 1 and stride != expected:
-            return tensor.contiguous()
-        expected *= size
-    return tensor
-
-
-def _flat_bytes(tensor: Tensor) -> Tensor:
-    """The memory of a dense tensor, in the order it lies there, without a copy."""
-    return tensor.as_strided((tensor.numel(),), (1,)).view(torch.uint8)
+    return layouts, bool(is_tuple)

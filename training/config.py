@@ -1,0 +1,209 @@
+"""Recipes: everything that decides a training run, read from TOML. A misspelt key is an error.
+
+Importing this file does not import torch.
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from training.errors import BadRecipeError
+
+RECIPES_DIR = Path(__file__).parent / "recipes"
+ALIASES = {"mast": "master"}
+MAST_MICROBATCHES = 2
+
+
+class Section(BaseModel):
+    """Base of every table of a recipe."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class DataConfig(Section):
+    """`[data]`"""
+
+    tile_set: str = Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")
+    source: str = "tiles"
+    """Name of a dataset in the entry-point group `gemslide.datasets`."""
+    classes: tuple[str, ...] = ()
+    """Class order; empty takes the tile set's."""
+    balance: bool = False
+    """Draw every class equally often."""
+
+
+class ModelConfig(Section):
+    """`[model]`"""
+
+    name: Literal["resnet_v2"] = "resnet_v2"
+    depth: int = Field(ge=11)
+    """9n + 2."""
+    variant: Literal["standard"] = "standard"
+    norm: Literal["batch", "group"] = "batch"
+    num_classes: int = Field(ge=2)
+
+    @model_validator(mode="after")
+    def depth_is_9n_plus_2(self) -> Self:
+        if (self.depth - 2) % 9:
+            below = (self.depth - 2) // 9 * 9 + 2
+            raise ValueError(f"depth must be 9n + 2, got {self.depth}; nearest are {below} and {below + 9}")
+        return self
+
+
+class ParallelConfig(Section):
+    """`[parallel]`: how one model is spread over ranks. World size = data_parallel · num_stages."""
+
+    strategy: Literal["single", "mp-basic", "mast", "master"] = "single"
+    """`mast` is `master` with two micro-batches."""
+    num_stages: int = Field(1, ge=1)
+    """S: ranks that together hold one model."""
+    num_microbatches: int = Field(1, ge=1)
+    """N (the paper's η): slices of a batch, each alone in memory."""
+    microbatch_size: int = Field(1, ge=1)
+    """Tiles per micro-batch."""
+    data_parallel: Literal[1] = 1
+    recompute: Literal["none"] = "none"
+    balance: Literal["flops", "bytes"] = "flops"
+    """What the cut into stages evens out: time, or activation memory."""
+    timeout_s: float = Field(600.0, gt=0)
+    """A rank silent for longer counts as lost."""
+
+    @model_validator(mode="after")
+    def numbers_fit_the_strategy(self) -> Self:
+        if self.strategy == "single" and self.num_stages != 1:
+            raise ValueError(f"strategy single has one stage, got num_stages = {self.num_stages}")
+        if self.strategy == "mast" and self.num_microbatches != MAST_MICROBATCHES:
+            raise ValueError(f"mast has 2 micro-batches, got num_microbatches = {self.num_microbatches}; use master")
+        if self.strategy == "master" and self.num_microbatches % 2:
+            raise ValueError(
+                f"master shares micro-batches between two replicas: num_microbatches must be even, "
+                f"got {self.num_microbatches}"
+            )
+        if self.strategy != "single" and self.num_stages == 1:
+            raise ValueError(f"strategy {self.strategy} needs num_stages ≥ 2; use single for one rank")
+        return self
+
+    @property
+    def world_size(self) -> int:
+        return self.data_parallel * self.num_stages
+
+    @property
+    def batch_size(self) -> int:
+        """Tiles per optimizer step."""
+        return self.data_parallel * self.num_microbatches * self.microbatch_size
+
+
+class OptimConfig(Section):
+    """`[optim]`"""
+
+    name: Literal["sgd", "adamw"] = "sgd"
+    lr: float = Field(0.1, gt=0)
+    momentum: float = Field(0.9, ge=0, lt=1)
+    weight_decay: float = Field(1e-4, ge=0)
+    warmup_steps: int = Field(0, ge=0)
+    schedule: Literal["constant", "cosine"] = "cosine"
+
+
+class TrainConfig(Section):
+    """`[train]`: exactly one of epochs and steps."""
+
+    epochs: int | None = Field(None, ge=1)
+    steps: int | None = Field(None, ge=1)
+    """Optimizer steps in all; validation then happens once, at the end."""
+    seed: int = Field(0, ge=0)
+    precision: Literal["fp32", "bf16"] = "fp32"
+    channels_last: bool = True
+
+    @model_validator(mode="after")
+    def one_length(self) -> Self:
+        if (self.epochs is None) == (self.steps is None):
+            raise ValueError("give exactly one of `epochs` and `steps`")
+        return self
+
+
+class AugmentConfig(Section):
+    """`[augment]`: chances for a tile to look different, the same on every rank for the same seed."""
+
+    flips: bool = True
+    """The eight turns and mirrorings of a square: tissue has no up."""
+    brightness: float = Field(0.0, ge=0, lt=1)
+    contrast: float = Field(0.0, ge=0, lt=1)
+
+
+class Recipe(Section):
+    """A whole recipe."""
+
+    data: DataConfig
+    model: ModelConfig
+    parallel: ParallelConfig = ParallelConfig()
+    optim: OptimConfig = OptimConfig()
+    train: TrainConfig
+    augment: AugmentConfig = AugmentConfig()
+
+    @model_validator(mode="after")
+    def classes_fit_the_model(self) -> Self:
+        if self.data.classes and len(self.data.classes) != self.model.num_classes:
+            raise ValueError(
+                f"[data] names {len(self.data.classes)} classes ({', '.join(self.data.classes)}), "
+                f"[model] num_classes = {self.model.num_classes}"
+            )
+        return self
+
+
+def find_recipe(name: Path) -> Path:
+    """The recipe file a person means: the path itself, or one of the shipped ones by name.
+
+    Raises:
+        BadRecipeError: neither exists.
+    """
+    shipped = RECIPES_DIR / name.name
+    for candidate in (name, shipped):
+        if candidate.is_file():
+            return candidate
+    names = ", ".join(sorted(path.name for path in RECIPES_DIR.glob("*.toml")))
+    raise BadRecipeError(f"{name}: no such recipe. Looked in {name.absolute().parent} and among the shipped: {names}.")
+
+
+def load_recipe(path: Path) -> Recipe:
+    """Read and check a recipe.
+
+    Raises:
+        BadRecipeError: not TOML, an unknown key, or values that do not fit.
+    """
+    try:
+        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BadRecipeError(f"{path}: not valid TOML: {error}.") from error
+    try:
+        return Recipe.model_validate(raw)
+    except ValidationError as error:
+        findings = "; ".join(_in_words(dict(detail)) for detail in error.errors())
+        raise BadRecipeError(f"{path}: {findings}.") from error
+
+
+def _in_words(detail: dict[str, Any]) -> str:
+    names = [str(part) for part in detail["loc"]]
+    where = f"[{names[0]}]" + (f" {'.'.join(names[1:])}" if len(names) > 1 else "") if names else "recipe"
+    if detail["type"] == "extra_forbidden":
+        known = _known_keys(names[:-1])
+        near = difflib.get_close_matches(names[-1], known, n=1)
+        return f"unknown key {where}: " + (f"did you mean `{near[0]}`?" if near else f"known: {', '.join(known)}")
+    if detail["type"] == "missing":
+        return f"{where} is missing"
+    if detail["type"] == "value_error":
+        return f"{where}: {detail['ctx']['error']!s}"
+    return f"{where} = {detail['input']!r}: {detail['msg']}"
+
+
+def _known_keys(path: list[str]) -> list[str]:
+    kind: type[BaseModel] = Recipe
+    for name in path:
+        annotation = kind.model_fields[name].annotation
+        assert isinstance(annotation, type)
+        kind = annotation
+    return sorted(kind.model_fields)

@@ -1,0 +1,78 @@
+"""How good predictions are, in numbers and pictures for the training log."""
+
+from __future__ import annotations
+
+from io import BytesIO
+
+import matplotlib
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.metrics import balanced_accuracy_score, confusion_matrix, log_loss, roc_auc_score
+
+matplotlib.use("Agg")
+from matplotlib import pyplot as plt
+
+Probabilities = NDArray[np.float32]
+"""float32 of shape (tiles, classes), rows summing to 1."""
+
+
+def classification_metrics(labels: NDArray[np.int64], probabilities_nk: Probabilities) -> dict[str, float]:
+    """Loss, accuracy, balanced accuracy and area under the ROC curve (one against the rest, classes weighted equally).
+
+    AUC is left out where it is not defined: when a class does not occur.
+    """
+    predicted = probabilities_nk.argmax(1)
+    num_classes = probabilities_nk.shape[1]
+    present = np.unique(labels)
+    metrics = {
+        "loss": float(log_loss(labels, probabilities_nk.astype(np.float64), labels=range(num_classes))),
+        "accuracy": float((predicted == labels).mean()),
+        "balanced_accuracy": float(balanced_accuracy_score(labels, predicted)) if len(present) > 1 else float("nan"),
+    }
+    if len(present) == num_classes:
+        areas = [roc_auc_score(labels == k, probabilities_nk[:, k]) for k in range(num_classes)]
+        metrics["auc"] = float(np.mean(areas))
+    return {name: value for name, value in metrics.items() if np.isfinite(value)}
+
+
+def confusion_picture(
+    labels: NDArray[np.int64], probabilities_nk: Probabilities, classes: tuple[str, ...]
+) -> NDArray[np.uint8]:
+    """Confusion matrix as a picture, uint8 (height, width, 3)."""
+    counts = confusion_matrix(labels, probabilities_nk.argmax(1), labels=range(len(classes)))
+    figure, axes = plt.subplots(figsize=(4, 3.6), dpi=100)
+    axes.imshow(counts, cmap="Blues")
+    axes.set(xticks=range(len(classes)), yticks=range(len(classes)), xlabel="predicted", ylabel="label")
+    axes.set_xticklabels(classes)
+    axes.set_yticklabels(classes)
+    for row, column in np.ndindex(counts.shape):
+        dark = counts[row, column] > counts.max() / 2
+        axes.text(column, row, str(counts[row, column]), ha="center", color="white" if dark else "black")
+    return _pixels(figure)
+
+
+def tile_picture(
+    tiles_nhwc: NDArray[np.uint8],
+    labels: NDArray[np.int64],
+    probabilities_nk: Probabilities,
+    classes: tuple[str, ...],
+) -> NDArray[np.uint8]:
+    """Tiles with what was said of them, uint8 (height, width, 3)."""
+    figure, grid = plt.subplots(2, 4, figsize=(8, 4.6), dpi=100)
+    for axes in grid.flat:
+        axes.axis("off")
+    for axes, tile, label, row in zip(grid.flat, tiles_nhwc, labels, probabilities_nk, strict=False):
+        axes.imshow(tile)
+        said = int(row.argmax())
+        colour = "green" if said == label else "red"
+        axes.set_title(f"{classes[label]} → {classes[said]} {row[said]:.2f}", fontsize=7, color=colour)
+    return _pixels(figure)
+
+
+def _pixels(figure: plt.Figure) -> NDArray[np.uint8]:
+    figure.tight_layout()
+    buffer = BytesIO()
+    figure.savefig(buffer, format="png")
+    plt.close(figure)
+    buffer.seek(0)
+    return (plt.imread(buffer)[..., :3] * 255).astype(np.uint8)

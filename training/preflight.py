@@ -1,0 +1,73 @@
+"""`python -m training.preflight RECIPE --project DIR --nproc N`: would this run start?
+
+Says in one JSON line on standard output what is wrong, or what is going to happen, before any rank is started.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from training.config import Recipe, find_recipe, load_recipe
+from training.errors import TrainingError, WrongWorldSizeError
+from training.tile_dataset import TileSource, check_enough, find_source, labelled
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A recipe that fits its tiles and its ranks."""
+
+    recipe: Recipe
+    recipe_path: Path
+    source: TileSource
+
+
+def check_run(recipe_name: Path, project_dir: Path, world_size: int) -> Checked:
+    """Everything that can be known to be wrong before training.
+
+    Raises:
+        TrainingError: a recipe, world size or tile set that cannot be trained; or what the dataset raises.
+    """
+    path = find_recipe(recipe_name)
+    recipe = load_recipe(path)
+    if recipe.parallel.world_size != world_size:
+        raise WrongWorldSizeError(
+            f"{path.name}: {recipe.parallel.strategy} with num_stages = {recipe.parallel.num_stages} needs "
+            f"{recipe.parallel.world_size} ranks, but {world_size} are started. Give `--nproc "
+            f"{recipe.parallel.world_size}` (torchrun: --nproc-per-node), or change [parallel] num_stages."
+        )
+    source = find_source(recipe.data.source)(project_dir, recipe.data.tile_set, recipe.data.classes)
+    check_enough(source, recipe.parallel.batch_size, recipe.model.num_classes, recipe.data.tile_set)
+    return Checked(recipe, path, source)
+
+
+def dataset_error(recipe_name: Path) -> type[Exception]:
+    """What the recipe's dataset raises for people to read; TrainingError where the recipe itself is bad."""
+    try:
+        return find_source(load_recipe(find_recipe(recipe_name)).data.source).Error
+    except TrainingError:
+        return TrainingError
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m training.preflight")
+    parser.add_argument("recipe", type=Path)
+    parser.add_argument("--project", type=Path, default=Path())
+    parser.add_argument("--nproc", type=int, default=1)
+    arguments = parser.parse_args()
+    try:
+        checked = check_run(arguments.recipe, arguments.project, arguments.nproc)
+    except (TrainingError, dataset_error(arguments.recipe)) as error:
+        report = {"ok": False, "code": getattr(error, "code", "bad_recipe"), "message": str(error)}
+    else:
+        counts = {split: len(labelled(checked.source, split)) for split in ("train", "val", "test")}
+        report = {"ok": True, "recipe": str(checked.recipe_path.absolute()), "tiles": counts}
+    sys.stdout.write(json.dumps(report) + "\n")
+    return 0 if report["ok"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

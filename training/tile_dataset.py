@@ -1,0 +1,132 @@
+"""Tiles as training sees them: a protocol, and batches drawn from it the same way on every rank.
+
+Datasets are found by the entry-point group `gemslide.datasets`, so this room imports nothing of ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from training.errors import BadRecipeError, EmptyTableError
+
+Indices = NDArray[np.int64]
+Tiles = NDArray[np.uint8]
+"""uint8 of shape (tiles, tile_px, tile_px, 3), RGB."""
+
+GROUP = "gemslide.datasets"
+
+
+class TileSource(Protocol):
+    """What a dataset offers. `Error` is the base of what it raises for a person to read, with a `code`."""
+
+    Error: type[Exception]
+    classes: tuple[str, ...]
+    tile_px: int
+    mpp: float
+    labels: NDArray[np.int64]
+    splits: NDArray[np.str_]
+    fingerprint: str
+
+    def __len__(self) -> int: ...
+
+    def read(self, index: int) -> Tiles: ...
+
+
+class SourceFactory(Protocol):
+    """A dataset class."""
+
+    Error: type[Exception]
+
+    def __call__(self, project_dir: Path, tile_set: str, classes: Sequence[str]) -> TileSource: ...
+
+
+def find_source(name: str) -> SourceFactory:
+    """The dataset class registered under `name`.
+
+    Raises:
+        BadRecipeError: nobody registered it.
+    """
+    found = {entry.name: entry for entry in entry_points(group=GROUP)}
+    if name not in found:
+        raise BadRecipeError(f"[data] source = {name!r}: registered datasets are {', '.join(sorted(found)) or 'none'}.")
+    factory: SourceFactory = found[name].load()
+    return factory
+
+
+def labelled(source: TileSource, split: str) -> Indices:
+    """Tiles of a split that carry a label."""
+    return np.flatnonzero((source.splits == split) & (source.labels >= 0))
+
+
+def check_enough(source: TileSource, batch_size: int, num_classes: int, tile_set: str) -> None:
+    """Refuse a tile set that cannot be trained on.
+
+    Raises:
+        EmptyTableError: no labelled tiles in train or val, or fewer than one batch.
+        BadRecipeError: the number of classes differs.
+    """
+    if len(source.classes) != num_classes:
+        raise BadRecipeError(
+            f"[model] num_classes = {num_classes}, but tile set {tile_set!r} has {len(source.classes)} classes: "
+            f"{', '.join(source.classes)}."
+        )
+    counts = {split: len(labelled(source, split)) for split in ("train", "val")}
+    if counts["train"] < batch_size or not counts["val"]:
+        raise EmptyTableError(
+            f"tile set {tile_set!r}: {counts['train']} labelled train tiles and {counts['val']} labelled val tiles; "
+            f"needed are at least one batch of {batch_size} and one val tile. Annotate more slides, give them splits, "
+            "or make the batch smaller ([parallel] num_microbatches, microbatch_size)."
+        )
+
+
+class BatchPlan:
+    """Which tiles make which batch: decided by the seed alone, so that ranks agree without talking.
+
+    The last tiles of an epoch that do not fill a batch wait for the next one's shuffle.
+    """
+
+    def __init__(self, source: TileSource, *, batch_size: int, seed: int, balance: bool):
+        self._train = labelled(source, "train")
+        self._labels = source.labels[self._train]
+        self._batch_size, self._seed, self._balance = batch_size, seed, balance
+        self.steps_per_epoch = len(self._train) // batch_size
+
+    def batch(self, step: int) -> Indices:
+        """Tile indices of an optimizer step, counted from 0 over the whole run; int64 of shape (batch_size,)."""
+        epoch, within = divmod(step, self.steps_per_epoch)
+        order = self._order(epoch)
+        return order[within * self._batch_size : (within + 1) * self._batch_size]
+
+    def _order(self, epoch: int) -> Indices:
+        random = np.random.default_rng((self._seed, epoch))
+        if not self._balance:
+            return self._train[random.permutation(len(self._train))]
+        per_class = 1.0 / np.bincount(self._labels)[self._labels]
+        drawn = random.choice(len(self._train), len(self._train), p=per_class / per_class.sum())
+        return self._train[drawn]
+
+
+def read_tiles(source: TileSource, indices: Indices, pool: ThreadPoolExecutor) -> Tiles:
+    """Read tiles by threads; decoders release the interpreter lock."""
+    return np.stack(list(pool.map(source.read, (int(i) for i in indices))))
+
+
+def channel_statistics(source: TileSource, indices: Indices, *, sample: int = 256) -> tuple[list[float], list[float]]:
+    """Mean and standard deviation per channel in 0–1, over an even sample of the tiles."""
+    chosen = indices[np.linspace(0, len(indices) - 1, min(sample, len(indices))).astype(int)]
+    sums, squares, count = np.zeros(3), np.zeros(3), 0
+    for index in chosen:
+        pixels = source.read(int(index)).reshape(-1, 3) / 255.0
+        sums += pixels.sum(0)
+        squares += (pixels**2).sum(0)
+        count += len(pixels)
+    mean = sums / count
+    std = np.sqrt(np.maximum(squares / count - mean**2, 1e-6))
+    return [round(float(v), 6) for v in mean], [round(float(v), 6) for v in std]

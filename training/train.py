@@ -1,0 +1,65 @@
+"""Start of a training run: `torchrun --nproc-per-node N -m training.train RECIPE.toml --project DIR`.
+
+Every rank checks the same recipe against the same tiles before any of them talks to another, so that a mistake is
+one message and not a hang.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+
+import torch
+
+from training.engine.memory import keep_freed_memory
+from training.engine.ranks import alone, connect_ranks
+from training.errors import TrainingError
+from training.preflight import Checked, check_run, dataset_error
+from training.trainer import Trainer
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m training.train")
+    parser.add_argument("recipe", type=Path, help="recipe file, or the name of a shipped one")
+    parser.add_argument("--project", type=Path, default=Path(), help="project folder (default: this one)")
+    parser.add_argument("--models-json", type=Path, help="write {best, last} model ids here")
+    arguments = parser.parse_args()
+    rank = int(os.environ.get("RANK", "0"))
+    world_size = int(os.environ.get("WORLD_SIZE", "1"))
+    try:
+        checked = check_run(arguments.recipe, arguments.project, world_size)
+        models = _train(checked, arguments.project, world_size)
+    except (TrainingError, dataset_error(arguments.recipe)) as error:
+        if rank == 0:
+            sys.stderr.write(f"error [{getattr(error, 'code', 'bad_recipe')}]: {error}\n")
+        return 1
+    if rank == 0 and arguments.models_json:
+        arguments.models_json.write_text(json.dumps(models), encoding="utf-8")
+    return 0
+
+
+def _train(checked: Checked, project_dir: Path, world_size: int) -> dict[str, str]:
+    keep_freed_memory()
+    local_ranks = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    torch.set_num_threads(max(1, (os.cpu_count() or 1) // local_ranks))
+    device = _device(local_ranks)
+    timeout_s = checked.recipe.parallel.timeout_s
+    ranks = connect_ranks(timeout_s=timeout_s, device=device) if world_size > 1 else alone()
+    try:
+        return Trainer(checked, project_dir, ranks, device).run()
+    finally:
+        ranks.close()
+
+
+def _device(local_ranks: int) -> torch.device:
+    """A GPU of its own for each local rank (NCCL takes no two ranks on one), else the CPU for all."""
+    if torch.cuda.is_available() and torch.cuda.device_count() >= local_ranks:
+        return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+    return torch.device("cpu")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
