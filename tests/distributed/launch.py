@@ -22,7 +22,8 @@ def run_ranks(num_ranks: int, task: Callable[..., Any], *args: Any, timeout_s: f
         timeout_s: of every message between ranks.
 
     Returns:
-        what each rank returned. A rank that raises makes this call raise, with that rank's traceback.
+        what each rank returned, None for one that left without a result. A rank that raises makes this call raise,
+        with that rank's traceback.
     """
     with tempfile.TemporaryDirectory() as folder:
         # join=False and a loop of ours: the children end by themselves, at the latest after the message timeout.
@@ -31,7 +32,8 @@ def run_ranks(num_ranks: int, task: Callable[..., Any], *args: Any, timeout_s: f
         )
         while not context.join():
             pass
-        return [pickle.loads((Path(folder) / f"result{rank}").read_bytes()) for rank in range(num_ranks)]
+        files = [Path(folder) / f"result{rank}" for rank in range(num_ranks)]
+        return [pickle.loads(file.read_bytes()) if file.exists() else None for file in files]
 
 
 def _one_rank(

@@ -1,0 +1,83 @@
+from itertools import combinations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from training.engine.partition import block_costs, partition, stage_ranges
+from training.models.resnet_v2 import resnet_v2_blocks
+
+
+def largest_stage(costs, cuts):
+    return max(sum(costs[i] for i in blocks) for blocks in stage_ranges(cuts, len(costs)))
+
+
+@given(st.lists(st.integers(0, 20), min_size=1, max_size=8), st.data())
+def test_no_other_cuts_make_the_largest_stage_smaller(costs, data):
+    num_stages = data.draw(st.integers(1, len(costs)))
+    best = min(largest_stage(costs, cuts) for cuts in combinations(range(1, len(costs)), num_stages - 1))
+
+    assert largest_stage(costs, partition(costs, num_stages)) == best
+
+
+def test_equal_costs_give_equal_stages():
+    assert partition([1.0] * 6, 3) == (2, 4)
+
+
+def test_more_stages_than_blocks_say_so():
+    with pytest.raises(ValueError, match=r"cannot cut 2 blocks into 3 stages .* from 1 to 2"):
+        partition([1.0, 1.0], 3)
+
+
+def test_cuts_outside_the_network_say_so():
+    with pytest.raises(ValueError, match=r"between 0 and 4, the number of blocks; got \(2, 2\)"):
+        stage_ranges((2, 2), 4)
+
+
+def test_costs_of_a_convolution_are_those_of_paper_and_pencil():
+    blocks = [nn.Conv2d(3, 8, 3, padding=1, bias=False), nn.Sequential(nn.ReLU(), nn.Conv2d(8, 4, 1))]
+
+    first, second = block_costs(blocks, (2, 3, 10, 20))
+
+    assert first.flops == 2 * (2 * 8 * 10 * 20) * (3 * 9)
+    assert first.saved_bytes == 4 * 2 * 3 * 10 * 20
+    # ReLU keeps its output, and the convolution keeps the same tensor as its input: counted once.
+    assert second.saved_bytes == 4 * 2 * 8 * 10 * 20
+
+
+def test_saved_bytes_are_those_that_autograd_really_keeps():
+    torch.manual_seed(0)
+    blocks = resnet_v2_blocks(depth=20, num_classes=2)
+    weights = {weight.data_ptr() for block in blocks for weight in (*block.parameters(), *block.buffers())}
+    kept = {}
+
+    def keep(tensor):
+        if tensor.data_ptr() not in weights:
+            kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage()
+        return tensor
+
+    costs = block_costs(blocks, (2, 3, 16, 24))
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        output = nn.Sequential(*blocks)(torch.randn(2, 3, 16, 24))
+
+    assert output.requires_grad
+    assert sum(cost.saved_bytes for cost in costs) == sum(storage.nbytes() for storage in kept.values())
+
+
+def test_the_blocks_are_left_as_they_were():
+    blocks = resnet_v2_blocks(depth=11, num_classes=2)
+    before = {name: tensor.clone() for name, tensor in nn.Sequential(*blocks).state_dict().items()}
+
+    block_costs(blocks, (1, 3, 64, 64))
+
+    after = nn.Sequential(*blocks).state_dict()
+    assert all(torch.equal(after[name], before[name]) for name in before)
+
+
+def test_a_tile_of_1024_px_needs_19_gb_of_activations():
+    costs = block_costs(resnet_v2_blocks(depth=110, num_classes=2), (1, 3, 1024, 1024))
+
+    assert sum(cost.flops for cost in costs) / 1e9 == pytest.approx(785, abs=0.5)
+    assert sum(cost.saved_bytes for cost in costs) / 1e9 == pytest.approx(19.5, abs=0.1)
