@@ -11,6 +11,7 @@ from sklearn.metrics import balanced_accuracy_score, confusion_matrix, log_loss,
 
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
+from matplotlib.figure import Figure
 
 Probabilities = NDArray[np.float32]
 """float32 of shape (tiles, classes), rows summing to 1."""
@@ -22,10 +23,12 @@ def classification_metrics(labels: NDArray[np.int64], probabilities_nk: Probabil
     AUC is left out where it is not defined: when a class does not occur.
     """
     predicted = probabilities_nk.argmax(1)
+    exact = probabilities_nk.astype(np.float64)
+    exact /= exact.sum(1, keepdims=True)  # float32 rows miss 1 by more than scikit-learn allows
     num_classes = probabilities_nk.shape[1]
     present = np.unique(labels)
     metrics = {
-        "loss": float(log_loss(labels, probabilities_nk.astype(np.float64), labels=range(num_classes))),
+        "loss": float(log_loss(labels, exact, labels=range(num_classes))),
         "accuracy": float((predicted == labels).mean()),
         "balanced_accuracy": float(balanced_accuracy_score(labels, predicted)) if len(present) > 1 else float("nan"),
     }
@@ -69,7 +72,7 @@ def tile_picture(
     return _pixels(figure)
 
 
-def _pixels(figure: plt.Figure) -> NDArray[np.uint8]:
+def _pixels(figure: Figure) -> NDArray[np.uint8]:
     figure.tight_layout()
     buffer = BytesIO()
     figure.savefig(buffer, format="png")

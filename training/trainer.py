@@ -63,14 +63,7 @@ class Trainer:
 
     def _build(self) -> tuple[Engine, nn.Sequential]:
         recipe = self.recipe
-        torch.manual_seed(recipe.train.seed)
-        blocks = resnet_v2_blocks(
-            depth=recipe.model.depth, num_classes=recipe.model.num_classes, norm=recipe.model.norm
-        )
-        torch.manual_seed(recipe.train.seed)
-        whole = nn.Sequential(
-            *resnet_v2_blocks(depth=recipe.model.depth, num_classes=recipe.model.num_classes, norm=recipe.model.norm)
-        )
+        blocks, whole = self._blocks(), nn.Sequential(*self._blocks())
         parallel, side = recipe.parallel, self.source.tile_px
         costs = block_costs(blocks, (parallel.microbatch_size, 3, side, side))
         self.plan = make_plan(
@@ -91,6 +84,12 @@ class Trainer:
         whole = whole.to(self._device).eval()
         whole = whole.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stubs lack it
         return engine, whole
+
+    def _blocks(self) -> list[nn.Module]:
+        """The network with the weights that the seed gives, the same on every rank."""
+        model = self.recipe.model
+        torch.manual_seed(self.recipe.train.seed)
+        return resnet_v2_blocks(depth=model.depth, num_classes=model.num_classes, norm=model.norm)
 
     # --- one step --------------------------------------------------------------------------------
 

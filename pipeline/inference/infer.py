@@ -1,0 +1,174 @@
+"""The road of inference: a model over a slide's tissue, into the store and into files."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.config import InferConfig
+from pipeline.errors import InsaneOutputError, NoTissueError
+from pipeline.inference.export.csv_ import write_csv
+from pipeline.inference.export.geojson import write_geojson
+from pipeline.inference.heatmap import write_heatmap
+from pipeline.inference.hotspots import find_hotspots, write_hotspots
+from pipeline.inference.predictor import Predictor
+from pipeline.progress import no_bar
+from pipeline.project import Project
+from pipeline.run_record import versions
+from pipeline.store.labels import read_tissue
+from pipeline.store.overlays import Predictions, list_predictions, read_predictions, write_predictions
+from pipeline.store.reader import StoreReader
+from pipeline.tiles.grid import TileGrid, tile_grid, tissue_fraction
+
+SAME_EVERYWHERE_MIN_TILES = 16
+"""A model that gives this many different tiles exactly the same answer is broken."""
+
+
+@dataclass(frozen=True)
+class InferReport:
+    """What inference of one slide gave."""
+
+    slide_id: str
+    model_id: str
+    num_tiles: int
+    num_hotspots: int
+    result_dir: Path
+    skipped: bool
+    seconds: dict[str, float]
+
+
+def infer_slide(
+    slide_id: str,
+    predictor: Predictor,
+    project: Project,
+    config: InferConfig,
+    *,
+    advance: Callable[[int], None] = no_bar,
+) -> InferReport:
+    """Predict a slide's tissue; the same model, settings and slide again are skipped.
+
+    Raises:
+        UnreadableError: no such store. NoTissueError: nothing to look at. InsaneOutputError: nonsense from the model.
+        BadRecipeError: the slide was scanned coarser than the model wants.
+    """
+    start = time.perf_counter()
+    reader = StoreReader(project.store_path(slide_id))
+    result_dir = project.result_dir(slide_id, predictor.model_id)
+    made_from = {
+        "source_sha256": reader.attributes["source"]["sha256"],
+        "settings": config.model_dump(mode="json"),
+        "tile_px": predictor.tile_px,
+        "mpp": predictor.mpp,
+    }
+    predictions = _finished(reader, predictor.model_id, made_from)
+    skipped = predictions is not None
+    if predictions is None:
+        predictions = _predict(reader, predictor, config, made_from, advance)
+        write_predictions(reader.path, predictions, mpp0=reader.mpp0)
+    predicted_s = time.perf_counter() - start
+    num_hotspots = write_results(reader, predictions, result_dir, config)
+    num_tiles = int(np.isfinite(predictions.probabilities_cyx[0]).sum())
+    seconds = {"predict": round(predicted_s, 3), "write": round(time.perf_counter() - start - predicted_s, 3)}
+    return InferReport(slide_id, predictor.model_id, num_tiles, num_hotspots, result_dir, skipped, seconds)
+
+
+def tissue_tiles(reader: StoreReader, grid: TileGrid, min_tissue: float) -> NDArray[np.int64]:
+    """Indices into the grid of tiles with enough tissue.
+
+    Raises:
+        NoTissueError: there are none.
+    """
+    mask_yx, mask_mpp = read_tissue(reader.path)
+    tissue = tissue_fraction(grid.corners_xy0, grid.side_px0, mask_yx, mask_mpp / reader.mpp0)
+    chosen = np.flatnonzero(tissue >= min_tissue)
+    if not len(chosen):
+        raise NoTissueError(
+            f"slide {reader.slide_id}: none of {len(tissue)} tiles of {grid.side_px0} level-0 pixels is at least "
+            f"{min_tissue:.0%} tissue. Look at the tissue mask in the viewer; lower [infer] min_tissue if it is right."
+        )
+    return chosen
+
+
+def slide_grid(reader: StoreReader, predictor: Predictor) -> TileGrid:
+    """The grid on which a model looks at a slide."""
+    return tile_grid(reader.size_wh_px0, reader.mpp0, tile_px=predictor.tile_px, mpp=predictor.mpp)
+
+
+def read_batches(
+    reader: StoreReader, grid: TileGrid, chosen: NDArray[np.int64], batch_size: int
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.uint8]]]:
+    """Batches of (grid indices, tiles uint8 NHWC); the next batch is read while the caller works on this one."""
+    level = reader.level_for_downsample(grid.mpp / reader.mpp0)
+    corners_xy0 = grid.corners_xy0
+    batches = np.array_split(chosen, range(batch_size, len(chosen), batch_size))
+    with ThreadPoolExecutor(2) as pool:
+
+        def submit(batch: NDArray[np.int64]) -> list[Future[NDArray[np.uint8]]]:
+            return [
+                pool.submit(reader.read_square, level, int(x), int(y), grid.side_px0, grid.tile_px)
+                for x, y in corners_xy0[batch]
+            ]
+
+        coming = submit(batches[0])
+        for number, batch in enumerate(batches):
+            tiles, coming = coming, submit(batches[number + 1]) if number + 1 < len(batches) else []
+            yield batch, np.stack([tile.result() for tile in tiles])
+
+
+def _predict(
+    reader: StoreReader,
+    predictor: Predictor,
+    config: InferConfig,
+    made_from: dict[str, object],
+    advance: Callable[[int], None],
+) -> Predictions:
+    grid = slide_grid(reader, predictor)
+    chosen = tissue_tiles(reader, grid, config.min_tissue)
+    values = np.full((len(predictor.class_names), grid.rows * grid.columns), np.nan, np.float32)
+    for batch, tiles_nhwc in read_batches(reader, grid, chosen, config.batch_size):
+        values[:, batch] = predictor.predict(tiles_nhwc).T
+        advance(len(batch))
+    _check_varied(values[:, chosen], predictor.model_id, reader.slide_id)
+    return Predictions(
+        model_id=predictor.model_id,
+        class_names=predictor.class_names,
+        probabilities_cyx=values.reshape(-1, grid.rows, grid.columns).astype(np.float16),
+        stride_px0=float(grid.stride_px0),
+        side_px0=float(grid.side_px0),
+        attributes={"made_from": made_from, "versions": versions()},
+    )
+
+
+def _check_varied(values_kn: NDArray[np.float32], model_id: str, slide_id: str) -> None:
+    if values_kn.shape[1] >= SAME_EVERYWHERE_MIN_TILES and (values_kn == values_kn[:, :1]).all():
+        raise InsaneOutputError(
+            f"model {model_id} gives all {values_kn.shape[1]} tiles of slide {slide_id} exactly the same answer "
+            f"({', '.join(f'{v:.3f}' for v in values_kn[:, 0])}). Its weights are damaged, or training failed."
+        )
+
+
+def _finished(reader: StoreReader, model_id: str, made_from: dict[str, object]) -> Predictions | None:
+    if model_id not in list_predictions(reader.path):
+        return None
+    predictions = read_predictions(reader.path, model_id)
+    return predictions if predictions.attributes.get("made_from") == made_from else None
+
+
+def write_results(reader: StoreReader, predictions: Predictions, result_dir: Path, config: InferConfig) -> int:
+    """CSV, GeoJSON, hotspots and heatmap beside the store. Returns the number of hotspots."""
+    wanted = config.hotspot_classes or predictions.class_names[1:]
+    hotspots = find_hotspots(
+        predictions, wanted, mpp0=reader.mpp0, threshold=config.threshold, most=config.max_hotspots
+    )
+    write_csv(result_dir / "predictions.csv", reader.slide_id, predictions)
+    write_geojson(result_dir / "predictions.geojson", predictions, reader.attributes["source"]["sha256"])
+    write_hotspots(result_dir / "hotspots.json", hotspots)
+    for class_name in wanted:
+        write_heatmap(result_dir / f"heatmap_{class_name}.png", reader, predictions, class_name)
+    return len(hotspots)

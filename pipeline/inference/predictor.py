@@ -1,0 +1,61 @@
+"""The pipeline's door to trained models: the only file that imports training."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from pipeline.errors import InsaneOutputError, UnreadableError
+from training import inference
+from training.errors import TrainingError
+
+
+class Predictor:
+    """A model package that turns tiles into class probabilities, and refuses to pass on nonsense."""
+
+    def __init__(self, classifier: inference.Classifier) -> None:
+        self._classifier = classifier
+        self.model_id = classifier.model_id
+        self.class_names = classifier.class_names
+        self.tile_px = classifier.tile_px
+        self.mpp = classifier.mpp
+        self.split_sha256 = classifier.split_sha256
+
+    @classmethod
+    def load(cls, package: Path) -> Predictor:
+        """Open a model package.
+
+        Raises:
+            UnreadableError: not a package, or damaged.
+        """
+        return cls._open(package, inference.Classifier.load)
+
+    @classmethod
+    def untrained(cls, package: Path) -> Predictor:
+        """The package's network with fresh random weights, as a baseline."""
+        return cls._open(package, inference.Classifier.untrained)
+
+    @classmethod
+    def _open(cls, package: Path, opener: object) -> Predictor:
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        try:
+            return cls(opener(package, device=device))  # type: ignore[operator]  # one of two classmethods above
+        except TrainingError as error:
+            raise UnreadableError(str(error)) from error
+
+    def predict(self, tiles_nhwc: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """Class probabilities, float32 (tiles, classes), of uint8 tiles (tiles, tile_px, tile_px, 3).
+
+        Raises:
+            InsaneOutputError: the network gives numbers that are not finite.
+        """
+        probabilities_nk = self._classifier.predict(tiles_nhwc)
+        if not np.isfinite(probabilities_nk).all():
+            raise InsaneOutputError(
+                f"model {self.model_id} gives probabilities that are not numbers. "
+                "Its weights are damaged or training diverged: lower [optim] lr and train again."
+            )
+        return probabilities_nk
