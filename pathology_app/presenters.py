@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pathology_app.tiles.cache import Hotspot, OpenPredictions, OpenSlide
+from pathology_app.tiles.cache import OpenPredictions, OpenSlide
+from pipeline.inference.hotspots import Hotspot
 from pipeline.store.reader import StoreReader
 
 MIN_HOTSPOT_VIEW_UM = 400.0

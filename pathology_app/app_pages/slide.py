@@ -8,9 +8,10 @@ import streamlit as st
 
 from pathology_app import presenters
 from pathology_app.session import SlideSession, slide_session
-from pathology_app.tiles.cache import Hotspot, OpenPredictions, OpenSlide, SlideCache, current_cache
+from pathology_app.tiles.cache import OpenPredictions, OpenSlide, SlideCache, current_cache
 from pathology_app.viewer.component import slide_viewer
 from pipeline.errors import GemslideError
+from pipeline.inference.hotspots import Hotspot
 
 VIEWER_KEY = "viewer"
 HOTSPOTS_KEY = "hotspots"

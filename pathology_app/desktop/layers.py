@@ -5,6 +5,7 @@ World coordinates are micrometres; the centre of the slide's first pixel is at 0
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,7 @@ class LevelYxc:
         self._reader = reader
         self._level = level
         self.shape = (level.height_px, level.width_px, 3)
+        self.size = math.prod(self.shape)
         self.chunks = (level.chunk_px, level.chunk_px, 3)
 
     def __len__(self) -> int:

@@ -25,6 +25,7 @@ def open_viewer(store_path: Path) -> napari.Viewer:
         viewer.add_layer(Layer.create(data, keywords, kind))
     viewer.scale_bar.visible = True
     viewer.text_overlay.text = RESEARCH_USE
+    viewer.text_overlay.position = "top_left"
     viewer.text_overlay.visible = True
     viewer.reset_view()
     return viewer

@@ -7,11 +7,9 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
-from pipeline.inference.hotspots import read_hotspots
-
-from pipeline.errors import GemslideError
+from pipeline.errors import GemslideError, UnreadableError
+from pipeline.inference.hotspots import Hotspot, read_hotspots
 from pipeline.project import SLIDE_ID_PATTERN, Project
 from pipeline.store.labels import read_tissue
 from pipeline.store.layout import PREDICTIONS
@@ -21,9 +19,6 @@ from pipeline.store.reader import StoreReader
 PROJECT_VARIABLE = "GEMSLIDE_PROJECT"
 MAX_OPEN_SLIDES = 64
 MAX_OPEN_PREDICTIONS = 32
-
-Hotspot = dict[str, Any]
-"""x_px0, y_px0 (its centre), area_um2, score, class."""
 
 
 class BadLinkError(GemslideError):
@@ -93,8 +88,13 @@ class SlideCache:
 
     def hotspots(self, slide_id: str, model_id: str) -> list[Hotspot]:
         """A model's hotspots on a slide, highest score first; empty when none were made."""
-        found = read_hotspots(self.project.root, slide_id, model_id)
-        return sorted(found, key=lambda hotspot: -hotspot["score"])
+        try:
+            return read_hotspots(self.project.root, slide_id, model_id)
+        except ValueError as error:
+            folder = self.project.result_dir(slide_id, model_id)
+            raise UnreadableError(
+                f"{folder}: hotspots.json is damaged ({error}). Run `gemslide infer` again."
+            ) from error
 
     def _store_path(self, slide_id: str) -> Path:
         return self.project.store_path(_checked(slide_id, what="slide"))

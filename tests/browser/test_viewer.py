@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from tests.browser.conftest import ARTIFACTS, Server
 from tests.pathology_app.small_project import HOTSPOTS_XY_PX0, MODEL_ID, SLIDE_ID, slide_pixels
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Locator, Page
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
 
@@ -43,6 +44,17 @@ def click_px0(page: Page, x_px0: float, y_px0: float) -> None:
     page.mouse.click(
         stage["x"] + place["left"] + (x_px0 + 0.5) * place["scale"],
         stage["y"] + place["top"] + (y_px0 + 0.5) * place["scale"],
+    )
+
+
+def distance_px(page: Page, element: Locator, x_px0: float, y_px0: float) -> float:
+    """From a level-0 pixel to the nearest point of an element on the screen."""
+    stage, box, place = page.locator(".marks").bounding_box(), element.bounding_box(), hook(page, "placement()")
+    assert stage
+    assert box
+    x, y = stage["x"] + place["left"] + x_px0 * place["scale"], stage["y"] + place["top"] + y_px0 * place["scale"]
+    return math.hypot(
+        x - min(max(x, box["x"]), box["x"] + box["width"]), y - min(max(y, box["y"]), box["y"] + box["height"])
     )
 
 
@@ -180,7 +192,9 @@ def test_a_click_reads_the_stored_probability(page: Page, server: Server) -> Non
         click_px0(page, x_px0, y_px0)
 
         text = f"P(positive) = {stored['positive']:.2f}"
-        page.locator(".probe").get_by_text(text, exact=True).wait_for()
+        beside = page.locator(".probe").get_by_text(text, exact=True)
+        beside.wait_for()
+        assert distance_px(page, beside, x_px0, y_px0) < 40
         page.get_by_text(f"{text} at x = ").wait_for()
     page.screenshot(path=ARTIFACTS / "slide-click.png")
     click_px0(page, 20, 20)
@@ -199,6 +213,19 @@ def test_another_class_keeps_the_view(page: Page, server: Server) -> None:
 
     page.locator(".legend").get_by_text("P(negative)").wait_for()
     assert hook(page, "placement()") == before
+
+
+def test_leaving_and_coming_back_leaves_no_old_viewer(page: Page, server: Server) -> None:
+    open_slide(page, server)
+    page.get_by_role("link", name="Worklist").click()
+    page.get_by_text("1 of 1 slides").wait_for()
+    page.get_by_text("Hotspots").wait_for(state="detached")
+
+    click_table(page, 300, HEADER_PX + 40)
+
+    wait_until(page, "hook.isSettled() && hook.hasOverlay()")
+    assert hook(page, "liveViewers()") == 1
+    page.locator(".stage").wait_for()
 
 
 def test_a_wrong_link_is_one_message(page: Page, server: Server) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +9,7 @@ import tifffile
 from skimage.filters import gaussian
 
 from pipeline.config import IngestConfig
+from pipeline.inference.hotspots import find_hotspots, write_hotspots
 from pipeline.ingest.ingest import IngestRequest, ingest_slide
 from pipeline.project import Project
 from pipeline.store.overlays import Predictions, write_predictions
@@ -21,7 +21,7 @@ WIDTH_PX0, HEIGHT_PX0 = 1800, 1300
 MPP0 = 0.5
 STRIDE_PX0 = 64
 HOTSPOTS_XY_PX0 = ((480, 864), (1376, 352))
-"""Centres of the two cells blocks with high probability, by falling score."""
+"""Centres of the strongest cells, by falling score."""
 
 
 def make_project(root: Path) -> Project:
@@ -30,8 +30,10 @@ def make_project(root: Path) -> Project:
     source = root / "source.tiff"
     write_tiff(source)
     ingest_slide(IngestRequest(source, SLIDE_ID), project, IngestConfig())
-    write_predictions(project.store_path(SLIDE_ID), small_predictions(), mpp0=MPP0)
-    write_hotspots(project)
+    predictions = small_predictions()
+    write_predictions(project.store_path(SLIDE_ID), predictions, mpp0=MPP0)
+    hotspots = find_hotspots(predictions, ["positive"], mpp0=MPP0, threshold=0.5, most=10)
+    write_hotspots(project.result_dir(SLIDE_ID, MODEL_ID) / "hotspots.json", hotspots)
     return project
 
 
@@ -79,15 +81,3 @@ def small_predictions() -> Predictions:
     positive[:2] = positive[-2:] = positive[:, :3] = positive[:, -3:] = np.nan
     probabilities = np.stack([1 - positive, positive]).astype(np.float16)
     return Predictions(MODEL_ID, CLASS_NAMES, probabilities, float(STRIDE_PX0), float(STRIDE_PX0), {})
-
-
-def write_hotspots(project: Project) -> None:
-    """The two blocks, as inference writes them."""
-    area_um2 = 9 * (STRIDE_PX0 * MPP0) ** 2
-    hotspots = [
-        {"x_px0": x_px0, "y_px0": y_px0, "area_um2": area_um2, "score": score, "class": "positive"}
-        for (x_px0, y_px0), score in zip(HOTSPOTS_XY_PX0, (0.97, 0.81), strict=True)
-    ]
-    folder = project.result_dir(SLIDE_ID, MODEL_ID)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "hotspots.json").write_text(json.dumps(hotspots))

@@ -11,7 +11,7 @@ from streamlit.testing.v1 import AppTest
 import pathology_app
 from pathology_app.tiles.cache import PROJECT_VARIABLE
 from pipeline.units import RESEARCH_USE
-from tests.pathology_app.small_project import MODEL_ID, SLIDE_ID
+from tests.pathology_app.small_project import MODEL_ID, SLIDE_ID, make_project
 
 MAIN = Path(pathology_app.__file__).with_name("main.py")
 
@@ -45,7 +45,7 @@ def test_a_link_opens_the_slide_in_the_viewer() -> None:
     assert data["slide"]["slide_id"] == SLIDE_ID
     assert data["overlay"]["label"] == "P(positive)"
     assert len(data["hotspots"]) == 2
-    assert list(page.dataframe[0].value["score"]) == [0.97, 0.81]
+    assert list(page.dataframe[0].value["score"]) == pytest.approx([0.97, 0.81], abs=1e-3)
 
 
 @pytest.mark.usefixtures("serve_project")
@@ -63,6 +63,14 @@ def test_a_project_without_slides_says_what_to_do(monkeypatch: pytest.MonkeyPatc
     page = open_page()
 
     assert "gemslide ingest" in page.info[0].value
+
+
+def test_damaged_hotspots_are_one_message(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    project = make_project(tmp_path)
+    (project.result_dir(SLIDE_ID, MODEL_ID) / "hotspots.json").write_text("[")
+    monkeypatch.setenv(PROJECT_VARIABLE, str(tmp_path))
+
+    assert "hotspots.json is damaged" in open_page(slide=SLIDE_ID).error[0].value
 
 
 def test_a_damaged_store_is_one_message(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

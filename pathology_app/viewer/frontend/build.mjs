@@ -11,7 +11,9 @@ const result = await build({
   format: "esm",
   target: "es2022",
   charset: "utf8",
-  legalComments: "inline",
+  banner: {
+    js: "/*! With OpenSeadragon 6.1.1, (C) 2009 CodePlex Foundation, 2010-2025 OpenSeadragon contributors, BSD-3-Clause: THIRD_PARTY_LICENSES.md */",
+  },
   loader: { ".css": "text" },
   write: false,
 });

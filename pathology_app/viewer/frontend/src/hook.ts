@@ -12,6 +12,8 @@ export interface TestHook {
   slideColour(x_px0: number, y_px0: number): number[];
   hasOverlay(): boolean;
   currentHotspot(): number | null;
+  /** Viewers not yet ended: more than one would be a leak. */
+  liveViewers(): number;
 }
 
 declare global {
@@ -28,7 +30,7 @@ function colourAt(canvas: HTMLCanvasElement, viewer: SlideViewer, x_px0: number,
   return Array.from(canvas.getContext("2d")!.getImageData(x, y, 1, 1).data);
 }
 
-export function exposeHook(viewer: SlideViewer): void {
+export function exposeHook(viewer: SlideViewer, liveViewers: () => number): void {
   const isStill = (): boolean => {
     const { viewport } = viewer.osd;
     const moved = viewport.getCenter(true).distanceTo(viewport.getCenter(false));
@@ -43,5 +45,6 @@ export function exposeHook(viewer: SlideViewer): void {
     slideColour: (x_px0, y_px0) => colourAt(viewer.osd.drawer.canvas as HTMLCanvasElement, viewer, x_px0, y_px0),
     hasOverlay: () => viewer.overlay !== null,
     currentHotspot: () => viewer.current,
+    liveViewers,
   };
 }

@@ -4,7 +4,8 @@ import { SlideViewer } from "./slide_viewer";
 import css from "./style.css";
 import type { StreamlitComponent } from "./types";
 
-const viewers = new WeakMap<object, SlideViewer>();
+/** Every viewer alive, by the element Streamlit gave it. */
+const viewers = new Map<StreamlitComponent["parentElement"], SlideViewer>();
 
 function createViewer({ data, parentElement, setTriggerValue }: StreamlitComponent): SlideViewer {
   const host = document.createElement("div");
@@ -14,25 +15,29 @@ function createViewer({ data, parentElement, setTriggerValue }: StreamlitCompone
   host.append(style);
   parentElement.append(host);
   const viewer = new SlideViewer(host, data, setTriggerValue);
-  viewers.set(parentElement, viewer);
-  exposeHook(viewer);
+  exposeHook(viewer, () => viewers.size);
   return viewer;
+}
+
+/** End viewers whose page has been left: Streamlit does not always call the clean-up function. */
+function sweep(): void {
+  for (const [parentElement, viewer] of viewers) {
+    if (!parentElement.isConnected) {
+      viewer.destroy();
+      viewers.delete(parentElement);
+    }
+  }
 }
 
 export default function mount(component: StreamlitComponent): () => void {
   const { data, parentElement, setTriggerValue } = component;
-  let viewer = viewers.get(parentElement);
+  sweep();
+  const viewer = viewers.get(parentElement);
   if (viewer && viewer.data.slide.tile_url === data.slide.tile_url) {
     viewer.update(data, setTriggerValue);
   } else {
     viewer?.destroy();
-    viewer = createViewer(component);
+    viewers.set(parentElement, createViewer(component));
   }
-  return () => {
-    // Streamlit may call this between two reruns too: only a viewer that has left the page ends.
-    if (!parentElement.isConnected) {
-      viewers.get(parentElement)?.destroy();
-      viewers.delete(parentElement);
-    }
-  };
+  return sweep;
 }

@@ -234,8 +234,8 @@ export class SlideViewer {
       const x = placement.left + probe.x_px0 * placement.scale;
       const y = placement.top + probe.y_px0 * placement.scale;
       // Beside the point, on the side with more room.
-      const shift = x > this.stage.clientWidth / 2 ? "-100%" : "0";
-      const gap = shift === "0" ? 14 : -14;
+      const shift = x > this.stage.clientWidth / 2 ? "-100%" : "0px";
+      const gap = shift === "0px" ? 14 : -14;
       this.probeText.style.transform = `translate(calc(${x + gap}px + ${shift}), ${y + 12}px)`;
     }
   }

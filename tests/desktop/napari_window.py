@@ -1,0 +1,38 @@
+"""Opens napari on a store, says what it shows, and takes a picture. Run under xvfb by test_napari.py."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from pathology_app.desktop.window import open_viewer
+
+
+def main(store: Path, picture: Path) -> None:
+    viewer = open_viewer(store)
+    pixels = viewer.screenshot(path=str(picture), canvas_only=True, flash=False)
+    layers = [
+        {
+            "name": layer.name,
+            "kind": type(layer).__name__,
+            "units": [str(unit) for unit in layer.units],
+            "corners_um": layer.extent.world.tolist(),
+            "visible": layer.visible,
+        }
+        for layer in viewer.layers
+    ]
+    print(
+        json.dumps(
+            {
+                "layers": layers,
+                "title": viewer.title,
+                "colours": len(set(map(tuple, pixels[::8, ::8].reshape(-1, 4).tolist()))),
+            }
+        )
+    )
+    viewer.close()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))

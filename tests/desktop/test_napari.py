@@ -1,0 +1,57 @@
+"""napari really opens a store: layers, units and places, under a virtual display."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.pathology_app.small_project import HEIGHT_PX0, MODEL_ID, MPP0, SLIDE_ID, STRIDE_PX0, WIDTH_PX0, make_project
+
+pytestmark = [pytest.mark.display, pytest.mark.xdist_group("display")]
+
+WINDOW = Path(__file__).with_name("napari_window.py")
+ARTIFACTS = Path(__file__).parents[2] / "test-artifacts"
+
+
+def test_napari_shows_every_layer_in_its_place(tmp_path: Path) -> None:
+    if not shutil.which("xvfb-run"):
+        pytest.skip("!! xvfb-run is missing: run .ci/system-packages")
+    store = make_project(tmp_path).store_path(SLIDE_ID)
+    ARTIFACTS.mkdir(exist_ok=True)
+    picture = ARTIFACTS / "napari.png"
+    command = ["xvfb-run", "-a", "-s", "-screen 0 1400x900x24", sys.executable, str(WINDOW), str(store), str(picture)]
+    # napari keeps its settings in the home folder.
+    environment = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path), "NAPARI_CONFIG": str(tmp_path / "napari.yaml")}
+
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
+
+    assert done.returncode == 0, done.stderr
+    shown = json.loads(done.stdout.splitlines()[-1])
+    assert "Research use only" in shown["title"]
+    names = [layer["name"] for layer in shown["layers"]]
+    assert names == [SLIDE_ID, "tissue", f"P(negative) {MODEL_ID}", f"P(positive) {MODEL_ID}"]
+    assert [layer["kind"] for layer in shown["layers"]] == ["Image", "Labels", "Image", "Image"]
+    assert {unit for layer in shown["layers"] for unit in layer["units"]} == {"micrometer"}
+    corners_um = {layer["name"]: np.array(layer["corners_um"]) for layer in shown["layers"]}
+    size_um = np.array([HEIGHT_PX0, WIDTH_PX0]) * MPP0
+    # napari gives the centres of the first and last cells.
+    np.testing.assert_allclose(corners_um[SLIDE_ID], [[0, 0], size_um - MPP0], atol=MPP0)
+    cells = np.array([HEIGHT_PX0, WIDTH_PX0]) // STRIDE_PX0
+    first_um = (STRIDE_PX0 - 1) / 2 * MPP0
+    expected = [[first_um] * 2, first_um + (cells - 1) * STRIDE_PX0 * MPP0]
+    np.testing.assert_allclose(corners_um[f"P(positive) {MODEL_ID}"], expected, atol=0.01)
+    assert shown["colours"] > 20
+
+
+def test_napari_finds_the_plug_in() -> None:
+    """By its entry point, as an installed user has it; npe2 also imports what the manifest names."""
+    done = subprocess.run([sys.executable, "-m", "npe2", "validate", "gemslide"], capture_output=True, text=True)
+
+    assert done.returncode == 0, done.stdout + done.stderr
