@@ -1,9 +1,10 @@
 """Messages between two real processes."""
 
+import pytest
 import torch
 
 from tests.distributed.launch import run_ranks
-from training.engine.ranks import Ranks
+from training.engine.ranks import Ranks, alone
 from training.engine.transport import SYNC, Transport
 
 
@@ -44,3 +45,17 @@ def test_tensors_arrive_with_their_type_values_and_layout():
             assert (mine.dtype, mine.requires_grad) == (theirs.dtype, theirs.requires_grad)
             overlaps = mine.ndim == 5
             assert overlaps or mine.stride() == theirs.stride()
+
+
+def test_more_tensors_than_fit_a_header_are_refused():
+    transport = Transport(alone(), torch.device("cpu"))
+
+    with pytest.raises(ValueError, match=r"12 tensors .* header of 134 numbers, at most 128 fit"):
+        transport.send((torch.ones(1, 1, 1, 1),) * 12, peer=1, lane=0, during="test")
+
+
+def test_a_type_that_cannot_travel_is_refused():
+    transport = Transport(alone(), torch.device("cpu"))
+
+    with pytest.raises(ValueError, match=r"complex64 cannot go from stage to stage; use one of torch.float32"):
+        transport.send(torch.ones(1, dtype=torch.complex64), peer=1, lane=0, during="test")

@@ -23,7 +23,7 @@ Then R adds the gradients of a stage's two copies on the copy of replica 0, its 
 weights and gives them to the mirror. Source: GEMS (SC20), designs MP-Basic, MAST and MASTER.
 """
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -256,26 +256,21 @@ def _messages(schedule: Schedule, rank: int) -> list[tuple[Action, Action]]:
 
 
 def _check_rendezvous(schedule: Schedule) -> None:
-    """Exchange all messages with sends that block until taken: the strictest transport there is."""
-    waiting = {rank: _messages(schedule, rank) for rank in range(len(schedule.ranks))}
-    position = dict.fromkeys(waiting, 0)
+    """Exchange all messages with sends that block until taken: the strictest transport there is.
 
-    def next_message(rank: int) -> tuple[Action, Action] | None:
-        return waiting[rank][position[rank]] if position[rank] < len(waiting[rank]) else None
-
+    Both sides must come to the same message, so another order on one channel is found as well.
+    """
+    waiting = {rank: deque(_messages(schedule, rank)) for rank in range(len(schedule.ranks))}
     moved = True
     while moved:
         moved = False
-        for rank in waiting:
-            message = next_message(rank)
-            if message is None or schedule.rank_of(message[0]) != rank:
-                continue
-            peer = schedule.rank_of(message[1])
-            if next_message(peer) == message:
-                position[rank] += 1
-                position[peer] += 1
+        for queue in waiting.values():
+            peers = [waiting[schedule.rank_of(action)] for action in queue[0]] if queue else []
+            if queue and all(peer and peer[0] == queue[0] for peer in peers):
+                for peer in peers:
+                    peer.popleft()
                 moved = True
-    stuck = {rank: message for rank in waiting if (message := next_message(rank)) is not None}
+    stuck = {rank: queue[0] for rank, queue in waiting.items() if queue}
     if stuck:
         raise ScheduleError(
             "the ranks wait for each other: "

@@ -215,6 +215,8 @@ def _as_tuple(value: Boundary) -> tuple[Tensor, ...]:
 def _encode(tensors: Sequence[Tensor], needs_gradient: Sequence[bool], *, is_tuple: bool) -> list[int]:
     header = [len(tensors), int(is_tuple)]
     for tensor, needs in zip(tensors, needs_gradient, strict=True):
+        if tensor.dtype not in _DTYPES:
+            raise ValueError(f"{tensor.dtype} cannot go from stage to stage; use one of {', '.join(map(str, _DTYPES))}")
         header += [_DTYPES.index(tensor.dtype), int(needs), tensor.ndim, *tensor.shape, *tensor.stride()]
     if len(header) > _HEADER_LENGTH:
         raise ValueError(

@@ -1,6 +1,7 @@
 """The engine on one rank: against a plain training loop, and its refusals."""
 
 import dataclasses
+import weakref
 from collections.abc import Iterator
 from functools import partial
 
@@ -66,6 +67,33 @@ def test_a_step_equals_gradient_accumulation():
 
     for name, tensor in engine.full_state_dict().items():
         torch.testing.assert_close(tensor, model.state_dict()[name], rtol=1e-4, atol=1e-5)
+
+
+def test_only_one_microbatch_is_kept_at_a_time():
+    class Kept:
+        def __init__(self, tensor: Tensor):
+            self.tensor = tensor
+            alive.add(self)
+
+    alive: weakref.WeakSet[Kept] = weakref.WeakSet()
+    most = []
+
+    def counted_inputs(microbatch: int) -> Tensor:
+        most.append(len(alive))
+        return inputs(microbatch)
+
+    def counted_loss(logits_nk: Tensor, microbatch: int) -> Tensor:
+        most.append(len(alive))
+        return loss(logits_nk, microbatch)
+
+    engine = make_engine(blocks())
+    with torch.autograd.graph.saved_tensors_hooks(Kept, lambda kept: kept.tensor):
+        engine.train_step(counted_inputs, counted_loss)
+
+    before_forward, after_forward = most[::2], most[1::2]
+    assert before_forward == [0] * NUM_MICROBATCHES
+    assert len(set(after_forward)) == 1
+    assert after_forward[0] > 0
 
 
 def test_running_statistics_equal_sequential_batchnorm():
