@@ -27,9 +27,15 @@ OPTIONS = {
 """How Streamlit runs here. Its variables in the environment count only under `streamlit run`."""
 
 
-def create_app() -> st.App:
-    """The ASGI app over the project that the environment names."""
+def create_app(server_name: str | None = None) -> st.App:
+    """The ASGI app over the project that the environment names.
+
+    Args:
+        server_name: name of this computer in the links of others, if they may use the app.
+    """
     app = st.App(Path(__file__).with_name("main.py"), routes=viewer_routes(current_cache()))
     for name, value in OPTIONS.items():
         config.set_option(name, value)
+    if server_name:
+        config.set_option("browser.serverAddress", server_name)
     return app

@@ -11,9 +11,9 @@ from pathology_app.tiles.cache import OpenPredictions, OpenSlide
 from pipeline.inference.hotspots import Hotspot
 from pipeline.store.reader import StoreReader
 
-MIN_HOTSPOT_VIEW_UM = 400.0
-"""A hotspot is shown with its surroundings: at least this much of the slide."""
-HOTSPOT_VIEW_RADII = 5.0
+HOTSPOT_VIEW_UM = 800.0
+"""Side of the view around a hotspot: about 10x on a screen."""
+MIN_HOTSPOT_VIEW_CELLS = 5
 
 
 @dataclass(frozen=True)
@@ -77,6 +77,14 @@ def size_text(reader: StoreReader) -> str:
     return f"{finest.width_px} × {finest.height_px} px ({width_mm:.1f} × {height_mm:.1f} mm)"
 
 
+def facts_text(reader: StoreReader) -> str:
+    """What to know about a slide, in one line."""
+    facts = [size_text(reader), f"{reader.mpp0:.4g} µm per pixel", f"{len(reader.levels)} levels"]
+    if reader.icc:
+        facts.append("colours converted to sRGB with the scanner's ICC profile")
+    return " · ".join(facts)
+
+
 def default_class(class_names: Sequence[str], hotspots: Sequence[Hotspot]) -> int:
     """The class to show first: the hotspots' own, else the last of several."""
     if hotspots and hotspots[0]["class"] in class_names:
@@ -114,22 +122,19 @@ def overlay_data(slide_id: str, opened: OpenPredictions, class_index: int) -> di
     }
 
 
-def hotspot_data(hotspots: Iterable[Hotspot], mpp0: float) -> list[dict[str, Any]]:
-    """Hotspots as the viewer draws them (Hotspot): circles of the same area."""
-    marks = []
-    for hotspot in hotspots:
-        radius_um = math.sqrt(hotspot["area_um2"] / math.pi)
-        side_um = max(MIN_HOTSPOT_VIEW_UM, HOTSPOT_VIEW_RADII * radius_um)
-        marks.append(
-            {
-                "x_px0": hotspot["x_px0"],
-                "y_px0": hotspot["y_px0"],
-                "radius_px0": radius_um / mpp0,
-                "side_px0": side_um / mpp0,
-                "label": f"{hotspot['class']} {hotspot['score']:.2f}",
-            }
-        )
-    return marks
+def hotspot_data(hotspots: Iterable[Hotspot], *, stride_px0: float, mpp0: float) -> list[dict[str, Any]]:
+    """Hotspots as the viewer draws them (Hotspot): a ring around the strongest cell."""
+    side_px0 = max(HOTSPOT_VIEW_UM / mpp0, MIN_HOTSPOT_VIEW_CELLS * stride_px0)
+    return [
+        {
+            "x_px0": hotspot["x_px0"],
+            "y_px0": hotspot["y_px0"],
+            "radius_px0": stride_px0 * math.sqrt(0.5),
+            "side_px0": side_px0,
+            "label": f"{hotspot['class']} {hotspot['score']:.2f}",
+        }
+        for hotspot in hotspots
+    ]
 
 
 def hotspot_rows(hotspots: Iterable[Hotspot], mpp0: float) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import socket
 from pathlib import Path
@@ -32,16 +33,28 @@ def serve(project: Path, *, host: str | None, port: int | None) -> None:
     settings = load_settings(Project(project).settings_path).app
     os.environ[PROJECT_VARIABLE] = str(project.resolve())
     ports = [settings.port, 0] if port is None else [port]
-    listening = bind(host or settings.host, ports)
-    name, number = listening.getsockname()[:2]
-    shown = f"[{name}]" if listening.family == socket.AF_INET6 else name
+    listening = listen(host or settings.host, ports)
+    address, number = listening.getsockname()[:2]
+    name = server_name(address)
+    shown = f"[{address}]" if listening.family == socket.AF_INET6 else name or address
     typer.echo(f"gemslide shows {project.resolve()} at http://{shown}:{number} (Ctrl+C ends it)")
-    config = uvicorn.Config(create_app(), log_level="warning", access_log=False, timeout_graceful_shutdown=2)
+    config = uvicorn.Config(create_app(name), log_level="warning", access_log=False, timeout_graceful_shutdown=2)
     uvicorn.Server(config).run(sockets=[listening])
 
 
-def bind(host: str, ports: list[int]) -> socket.socket:
-    """A socket bound to the first of `ports` that is free.
+def server_name(listening_on: str) -> str | None:
+    """The name under which other computers may call this one; None when none can.
+
+    Streamlit takes sessions from the names it knows only, and would ask a host on the internet for others.
+    """
+    address = ipaddress.ip_address(listening_on)
+    if address.is_loopback:
+        return None
+    return socket.gethostname() if address.is_unspecified else listening_on
+
+
+def listen(host: str, ports: list[int]) -> socket.socket:
+    """A socket listening on the first of `ports` that is free.
 
     Raises:
         CannotListenError: none is, or the host is not this computer's.
@@ -57,6 +70,8 @@ def bind(host: str, ports: list[int]) -> socket.socket:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listening.bind((address[0], port))
+            # From here on callers wait in the queue until the app is up.
+            listening.listen()
         except OSError as error:
             listening.close()
             refusals.append(f"port {port}: {error.strerror}")

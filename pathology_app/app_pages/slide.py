@@ -68,7 +68,7 @@ def _choose(cache: SlideCache, slide_id: str, worklist: st.Page) -> Selection:
     model_ids = cache.model_ids(slide_id)
     back, title, model_place, class_place = st.columns([1, 4, 2, 2], vertical_alignment="center")
     back.page_link(worklist, label="Worklist", icon=":material/arrow_back:")
-    title.markdown(f"#### {slide.reader.slide_id}\n{_facts(slide)}")
+    title.markdown(f"#### {slide.reader.slide_id}\n{presenters.facts_text(slide.reader)}")
     if not model_ids:
         model_place.caption("No predictions for this slide yet.")
         return Selection(slide, None, 0, [])
@@ -96,14 +96,6 @@ def _choose_model(model_ids: list[str], place: st.delta_generator.DeltaGenerator
     return chosen
 
 
-def _facts(slide: OpenSlide) -> str:
-    reader = slide.reader
-    facts = [presenters.size_text(reader), f"{reader.mpp0:.4g} µm per pixel", f"{len(reader.levels)} levels"]
-    if reader.icc:
-        facts.append("colours converted to sRGB with the scanner's ICC profile")
-    return " · ".join(facts)
-
-
 @st.fragment
 def _view(selection: Selection, session: SlideSession) -> None:
     """Viewer and hotspot list. Clicks and chosen rows rerun only this."""
@@ -116,12 +108,16 @@ def _view(selection: Selection, session: SlideSession) -> None:
 
 
 def _viewer_data(selection: Selection, session: SlideSession) -> dict[str, object]:
-    reader = selection.slide.reader
-    overlay = selection.opened and presenters.overlay_data(reader.slide_id, selection.opened, selection.class_index)
+    slide, opened = selection.slide, selection.opened
+    overlay, hotspots = None, []
+    if opened:
+        stride_px0, mpp0 = opened.predictions.stride_px0, selection.mpp0
+        overlay = presenters.overlay_data(slide.reader.slide_id, opened, selection.class_index)
+        hotspots = presenters.hotspot_data(selection.hotspots, stride_px0=stride_px0, mpp0=mpp0)
     return {
-        "slide": presenters.slide_data(selection.slide),
+        "slide": presenters.slide_data(slide),
         "overlay": overlay,
-        "hotspots": presenters.hotspot_data(selection.hotspots, reader.mpp0),
+        "hotspots": hotspots,
         "goto": {"id": session.goto_id, "hotspot": session.goto_hotspot} if session.goto_id else None,
         "probe": _probe_data(selection, session),
     }

@@ -11,6 +11,8 @@ from pathology_app.tiles.cache import SlideCache, current_cache
 from pipeline.errors import GemslideError
 
 ROW_HEIGHT_PX = 96
+HEADER_HEIGHT_PX = 38
+MAX_ROWS_SHOWN = 7
 TABLE_KEY = "worklist"
 
 _COLUMNS = {
@@ -66,6 +68,7 @@ def _show_table(rows: list[WorklistRow], open_slide: Callable[[str], None]) -> N
         column_config=_COLUMNS,
         hide_index=True,
         row_height=ROW_HEIGHT_PX,
+        height=HEADER_HEIGHT_PX + ROW_HEIGHT_PX * min(max(1, len(shown)), MAX_ROWS_SHOWN),
         on_select="rerun",
         selection_mode="single-cell",
         key=TABLE_KEY,

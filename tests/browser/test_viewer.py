@@ -126,15 +126,15 @@ def test_the_overlay_changes_without_the_server(page: Page, server: Server) -> N
     ring = f"overlayColour({x_px0 + 64}, {y_px0})"
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
-    assert hook(page, colour)[3] == 128  # half opaque
+    assert hook(page, colour)[3] == 102  # opacity 0.4
     assert hook(page, "overlayColour(700, 300)")[3] == 0  # below the threshold
     assert hook(page, "overlayColour(20, 20)")[3] == 0  # not predicted
 
     page.get_by_label("Threshold").fill("0.9")
     assert hook(page, ring)[3] == 0  # 0.87
-    assert hook(page, colour)[3] == 128  # 0.97
+    assert hook(page, colour)[3] == 102  # 0.97
     page.get_by_label("Threshold").fill("0")
-    assert hook(page, "overlayColour(700, 300)")[3] == 128
+    assert hook(page, "overlayColour(700, 300)")[3] == 102
     assert hook(page, "overlayColour(20, 20)")[3] == 0
     page.screenshot(path=ARTIFACTS / "slide-threshold-0.png")
 
@@ -163,7 +163,7 @@ def test_the_overlay_lies_on_the_predicted_cells(page: Page, server: Server) -> 
 
     inside = [(left, top + 31), (left + 63, top + 31), (left + 31, top), (left + 31, top + 63)]
     outside = [(left - 1, top + 31), (left + 64, top + 31), (left + 31, top - 1), (left + 31, top + 64)]
-    assert [hook(page, f"overlayColour({x}, {y})")[3] for x, y in inside] == [128] * 4
+    assert [hook(page, f"overlayColour({x}, {y})")[3] for x, y in inside] == [102] * 4
     assert [hook(page, f"overlayColour({x}, {y})")[3] for x, y in outside] == [0] * 4
 
 

@@ -12,7 +12,7 @@ import typer
 from typer.testing import CliRunner, Result
 
 from pathology_app import commands
-from pathology_app.server import CannotListenError, bind
+from pathology_app.server import CannotListenError, listen, server_name
 
 
 def run(*arguments: str) -> Result:
@@ -51,19 +51,26 @@ def test_view_without_a_display_is_one_message(monkeypatch: pytest.MonkeyPatch, 
 
 
 def test_a_taken_port_is_one_message_unless_another_may_do() -> None:
-    with bind("127.0.0.1", [0]) as first:
-        first.listen()
+    with listen("127.0.0.1", [0]) as first:
         taken = first.getsockname()[1]
 
         with pytest.raises(CannotListenError, match=f"port {taken}: Address already in use.*--port"):
-            bind("127.0.0.1", [taken])
-        with bind("127.0.0.1", [taken, 0]) as second:
+            listen("127.0.0.1", [taken])
+        with listen("127.0.0.1", [taken, 0]) as second:
             assert second.getsockname()[1] != taken
+
+
+@pytest.mark.parametrize(
+    ("listening_on", "name"),
+    [("127.0.0.1", None), ("::1", None), ("10.1.2.3", "10.1.2.3"), ("0.0.0.0", socket.gethostname())],
+)
+def test_others_may_call_the_app_by_the_computers_name(listening_on: str, name: str | None) -> None:
+    assert server_name(listening_on) == name
 
 
 def test_the_socket_names_its_protocol() -> None:
     """Without it asyncio leaves TCP_NODELAY off, and every tile on a kept connection waits 40 ms."""
-    with bind("127.0.0.1", [0]) as listening:
+    with listen("127.0.0.1", [0]) as listening:
         assert listening.proto == socket.IPPROTO_TCP
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import pytest
 
@@ -66,11 +67,22 @@ def test_the_overlay_says_how_large_its_cells_are(cache: SlideCache) -> None:
     assert (data["label"], data["stride_px0"]) == ("P(positive)", 64.0)
 
 
-def test_hotspots_are_circles_of_the_same_area_with_room_around() -> None:
-    small, large = presenters.hotspot_data(HOTSPOTS, mpp0=0.5)
+def test_hotspots_are_rings_around_a_cell_with_room_around() -> None:
+    first, _ = presenters.hotspot_data(HOTSPOTS, stride_px0=100, mpp0=0.5)
+    assert (first["x_px0"], first["y_px0"], first["label"]) == (480, 864, "positive 0.97")
+    assert first["radius_px0"] == pytest.approx(math.hypot(50, 50))
+    assert first["side_px0"] == 1600  # 800 µm
 
-    assert small == {"x_px0": 480, "y_px0": 864, "radius_px0": 20.0, "side_px0": 800.0, "label": "positive 0.97"}
-    assert (large["radius_px0"], large["side_px0"]) == (2000.0, 10000.0)
+    coarse, _ = presenters.hotspot_data(HOTSPOTS, stride_px0=1000, mpp0=0.5)
+    assert coarse["side_px0"] == 5000  # five cells
+
+
+def test_the_facts_tell_of_a_colour_conversion(cache: SlideCache) -> None:
+    reader = cache.slide(SLIDE_ID).reader
+    assert presenters.facts_text(reader) == "1800 × 1300 px (0.9 × 0.7 mm) · 0.5 µm per pixel · 2 levels"
+
+    profiled = SimpleNamespace(levels=reader.levels, mpp0=reader.mpp0, icc=b"profile")
+    assert "sRGB with the scanner's ICC profile" in presenters.facts_text(profiled)
 
 
 def test_hotspot_rows_are_in_millimetres() -> None:

@@ -91,6 +91,7 @@ export class SlideViewer {
       showNavigator: true,
       navigatorPosition: "TOP_RIGHT",
       navigatorAutoFade: false,
+      navigatorOpacity: 1,
       navigatorSizeRatio: 0.16,
       navigatorDisplayRegionColor: "#d6006c",
       gestureSettingsMouse: { clickToZoom: false, dblClickToZoom: true },

@@ -36,7 +36,7 @@ function labelled(text: string, ...controls: HTMLElement[]): HTMLLabelElement {
 
 export class Toolbar {
   readonly element = document.createElement("div");
-  readonly style: OverlayStyle = { visible: true, opacity: 0.5, threshold: 0.5, palette: PALETTE_NAMES[0] };
+  readonly style: OverlayStyle = { visible: true, opacity: 0.4, threshold: 0.5, palette: PALETTE_NAMES[0] };
   private readonly checkbox = document.createElement("input");
   private readonly overlayControls: HTMLDivElement;
   private readonly hotspotControls: HTMLDivElement;
