@@ -66,7 +66,7 @@ def _choose(cache: SlideCache, slide_id: str, worklist: st.Page) -> Selection:
     """Open the slide and draw the row in which model and class are chosen."""
     slide = cache.slide(slide_id)
     model_ids = cache.model_ids(slide_id)
-    back, title, model_place, class_place = st.columns([1, 4, 2, 2], vertical_alignment="center")
+    back, title, model_place, class_place = st.columns([1.2, 4, 2, 2], vertical_alignment="center")
     back.page_link(worklist, label="Worklist", icon=":material/arrow_back:")
     title.markdown(f"#### {slide.reader.slide_id}\n{presenters.facts_text(slide.reader)}")
     if not model_ids:
