@@ -13,8 +13,8 @@ Advance = Callable[[int], None]
 
 
 @contextmanager
-def bar(description: str, total: int) -> Iterator[Advance]:
-    """A bar for one long stretch; yields the function that moves it."""
+def bar(description: str, total: int | None) -> Iterator[Advance]:
+    """A bar for one long stretch; yields the function that moves it. A total of None shows only what is done."""
     columns = (
         TextColumn("{task.description:<34}"),
         BarColumn(),

@@ -48,7 +48,7 @@ def write_heatmap(path: Path, reader: StoreReader, predictions: Predictions, cla
     bar = figure.colorbar(plt.cm.ScalarMappable(norm=overlay.norm, cmap=COLOUR_MAP), ax=axes, shrink=0.8)
     bar.set_label(f"probability of {class_name!r}")
     buffer = BytesIO()
-    figure.savefig(buffer, format="png")
+    figure.savefig(buffer, format="png", bbox_inches="tight")
     plt.close(figure)
     write_bytes_atomic(path, buffer.getvalue())
 
@@ -58,8 +58,8 @@ def _scale_bar(axes: Axes, width_px0: int, height_px0: int, mpp0: float) -> None
     length_px0 = length_um / mpp0
     margin, thick = 0.02 * width_px0, 0.006 * width_px0
     left, top = width_px0 - margin - length_px0, height_px0 - margin - thick
-    back = (left - margin / 2, top - 3.2 * margin)
-    axes.add_patch(Rectangle(back, length_px0 + margin, thick + 3.7 * margin, color="white", alpha=0.85, lw=0))
+    back = (left - margin / 2, top - 2.2 * margin)
+    axes.add_patch(Rectangle(back, length_px0 + margin, thick + 2.7 * margin, color="white", alpha=0.85, lw=0))
     axes.add_patch(Rectangle((left, top), length_px0, thick, color="black", lw=0))
     text = f"{length_um:g} µm" if length_um < 1000 else f"{length_um / 1000:g} mm"
     axes.text(left + length_px0 / 2, top - margin / 3, text, ha="center", va="bottom", fontsize=9)

@@ -1,0 +1,151 @@
+"""`gemslide …`: one thin function per verb. Settings live in gemslide.toml; other rooms add verbs by entry points."""
+
+from __future__ import annotations
+
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pipeline.units import RESEARCH_USE
+
+cli = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=RESEARCH_USE)
+cohort_cli = typer.Typer(no_args_is_help=True, help="Cohort manifests: which slides belong together.")
+cli.add_typer(cohort_cli, name="cohort")
+
+ProjectOption = Annotated[Path, typer.Option("--project", help="Project folder.", file_okay=False)]
+JsonOption = Annotated[bool, typer.Option("--json", help="One JSON line per slide or run.")]
+HERE = Path()
+
+
+@cli.command()
+def doctor(project: ProjectOption = HERE, as_json: JsonOption = False) -> None:
+    """What is installed, what works, what is missing and how to get it."""
+    from pipeline.verbs.look import run_doctor
+
+    run_doctor(project, as_json=as_json)
+
+
+@cli.command()
+def info(
+    slide: Annotated[Path, typer.Argument(help="Slide file or store.")],
+    as_json: JsonOption = False,
+) -> None:
+    """What a slide file or a store says about itself."""
+    from pipeline.verbs.look import run_info
+
+    run_info(slide, as_json=as_json)
+
+
+@cohort_cli.command("init")
+def cohort_init(
+    folder: Annotated[Path, typer.Argument(help="Folder with slides.")],
+    out: Annotated[Path, typer.Option(help="Manifest to write.")] = Path("cohort.csv"),
+) -> None:
+    """Write a manifest of every slide below a folder; fill in patients and splits afterwards."""
+    from pipeline.verbs.cohort import run_init
+
+    run_init(folder, out)
+
+
+@cohort_cli.command("check")
+def cohort_check(
+    manifest: Annotated[Path, typer.Argument(help="Cohort manifest (CSV).")],
+    project: ProjectOption = HERE,
+    as_json: JsonOption = False,
+) -> None:
+    """Find what would stop each slide: missing files, no mpp, a patient in two splits."""
+    from pipeline.verbs.cohort import run_check
+
+    run_check(manifest, project, as_json=as_json)
+
+
+@cli.command()
+def ingest(
+    sources: Annotated[list[Path], typer.Argument(metavar="SLIDE…|COHORT.csv", help="Slides, or one manifest.")],
+    project: ProjectOption = HERE,
+    mpp: Annotated[float | None, typer.Option(help="Microns per level-0 pixel; overrides the file.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Turn slides into stores. Finished slides are skipped."""
+    from pipeline.verbs.ingest import run_ingest
+
+    run_ingest(sources, project, mpp=mpp, as_json=as_json)
+
+
+@cli.command()
+def tile(
+    manifest: Annotated[
+        Path | None, typer.Argument(metavar="[COHORT.csv]", help="Patients, annotations, splits.")
+    ] = None,
+    project: ProjectOption = HERE,
+    tile_set: Annotated[str, typer.Option(help="Name of the tile set.")] = "tiles",
+    tile_px: Annotated[int | None, typer.Option(help="Side of a tile [default: gemslide.toml, 1024].")] = None,
+    mpp: Annotated[float | None, typer.Option(help="Microns per tile pixel [default: gemslide.toml, 0.5].")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Cut stores into a table of tiles with labels and splits."""
+    from pipeline.verbs.tile import run_tile
+
+    run_tile(manifest, project, tile_set=tile_set, tile_px=tile_px, mpp=mpp, as_json=as_json)
+
+
+@cli.command()
+def train(
+    recipe: Annotated[Path, typer.Argument(help="Recipe (TOML), or the name of a shipped one.")],
+    project: ProjectOption = HERE,
+    nproc: Annotated[int, typer.Option(min=1, help="Ranks to start on this machine.")] = 1,
+    as_json: JsonOption = False,
+) -> None:
+    """Train a recipe on its tile set; several ranks share one model."""
+    from pipeline.verbs.train import run_train
+
+    run_train(recipe, project, nproc=nproc, as_json=as_json)
+
+
+@cli.command()
+def infer(
+    model: Annotated[str, typer.Argument(help="Model id, or a package folder.")],
+    slides: Annotated[list[str] | None, typer.Argument(help="Slide ids or stores [default: all].")] = None,
+    project: ProjectOption = HERE,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a model over slides: predictions in the store, CSV, GeoJSON, hotspots, heatmap."""
+    from pipeline.verbs.infer import run_infer
+
+    run_infer(model, slides or [], project, as_json=as_json)
+
+
+@cli.command()
+def evaluate(
+    model: Annotated[str, typer.Argument(help="Model id.")],
+    project: ProjectOption = HERE,
+    tile_set: Annotated[str, typer.Option(help="Tile set with the labels.")] = "tiles",
+    split: Annotated[str | None, typer.Option(help="train, val or test [default: gemslide.toml, test].")] = None,
+    baselines: Annotated[bool, typer.Option(help="Compare with an untrained network and mean colour.")] = True,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare stored predictions with labels; writes an HTML and a JSON report."""
+    from pipeline.verbs.evaluate import run_evaluate
+
+    run_evaluate(model, project, tile_set=tile_set, split=split, baselines=baselines, as_json=as_json)
+
+
+@cli.command()
+def demo(project: ProjectOption = Path("demo"), as_json: JsonOption = False) -> None:
+    """The whole road on four slides made from a real picture: ingest, tile, train, infer, evaluate."""
+    from pipeline.verbs.demo import run
+
+    run(project, as_json=as_json)
+
+
+def _add_verbs_of_other_rooms() -> None:
+    for entry in sorted(entry_points(group="gemslide.commands"), key=lambda e: e.name):
+        cli.command(entry.name)(entry.load())
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    _add_verbs_of_other_rooms()
+    cli()

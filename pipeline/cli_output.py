@@ -1,0 +1,65 @@
+"""How verbs speak: JSON lines or words, a closing table of failures, exit codes."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from pipeline.errors import GemslideError
+from pipeline.run_record import SlideOutcome
+
+
+class Reporter:
+    """Collects one outcome per slide or run and tells the person at the end."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self._as_json = as_json
+        self.outcomes: list[SlideOutcome] = []
+
+    def add(self, outcome: SlideOutcome) -> None:
+        self.outcomes.append(outcome)
+        if self._as_json:
+            typer.echo(outcome.as_json())
+        elif outcome.is_good:
+            typer.echo(f"{outcome.slide_id}: {outcome.message or outcome.status} ({outcome.seconds:.1f} s)")
+
+    def attempt(self, slide_id: str, work: Callable[[], SlideOutcome]) -> SlideOutcome:
+        """Run the work on one slide; what is wrong with it does not stop the others."""
+        start = time.perf_counter()
+        try:
+            outcome = work()
+        except GemslideError as error:
+            outcome = SlideOutcome.from_error(slide_id, error, time.perf_counter() - start)
+        self.add(outcome)
+        return outcome
+
+    def finish(self) -> None:
+        """Print the table of failures and leave with 1 if there are any."""
+        failed = [outcome for outcome in self.outcomes if not outcome.is_good]
+        if not failed:
+            return
+        table = Table(title=f"{len(failed)} of {len(self.outcomes)} not done", title_justify="left")
+        for heading in ("slide", "code", "reason"):
+            table.add_column(heading, overflow="fold")
+        for outcome in failed:
+            table.add_row(outcome.slide_id, outcome.code or outcome.status, outcome.message)
+        Console(stderr=True, width=None if sys.stderr.isatty() else 200).print(table)
+        raise typer.Exit(1)
+
+
+@contextmanager
+def errors_in_words(*, as_json: bool = False, name: str = "run") -> Iterator[None]:
+    """One message and exit code 1 in place of a traceback, for what is not about a single slide."""
+    try:
+        yield
+    except GemslideError as error:
+        if as_json:
+            typer.echo(SlideOutcome(name, "refused", code=error.code, message=str(error)).as_json())
+        typer.echo(f"error [{error.code}]: {error}", err=True)
+        raise typer.Exit(1) from error

@@ -1,0 +1,53 @@
+"""What a model must beat: the same network untrained, and the mean colour of a tile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from pipeline.errors import EmptyTableError
+from pipeline.evaluation.metrics import Probabilities
+from pipeline.inference.predictor import Predictor
+from pipeline.progress import no_bar
+from pipeline.tiles.dataset import TileDataset
+
+BATCH = 32
+
+
+def untrained_network(
+    package: Path, dataset: TileDataset, tiles: NDArray[np.int64], advance: Callable[[int], None] = no_bar
+) -> Probabilities:
+    """Probabilities by the package's network with random weights."""
+    predictor = Predictor.untrained(package)
+    parts = []
+    for batch in np.array_split(tiles, range(BATCH, len(tiles), BATCH)):
+        parts.append(predictor.predict(np.stack([dataset.read(int(i)) for i in batch])))
+        advance(len(batch))
+    return np.concatenate(parts)
+
+
+def mean_colour(dataset: TileDataset, tiles: NDArray[np.int64]) -> Probabilities:
+    """Probabilities by logistic regression on the mean red, green and blue of each tile, fitted on the train split.
+
+    Raises:
+        EmptyTableError: fewer than two classes among the train tiles.
+    """
+    train = np.flatnonzero((dataset.splits == "train") & (dataset.labels >= 0))
+    if len(np.unique(dataset.labels[train])) < 2:
+        raise EmptyTableError("the mean-colour baseline needs train tiles of at least two classes.")
+    regression = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
+    regression.fit(_mean_colours(dataset, train), dataset.labels[train])
+    known = regression.predict_proba(_mean_colours(dataset, tiles))
+    probabilities_nk = np.zeros((len(tiles), len(dataset.classes)), np.float32)
+    probabilities_nk[:, regression.classes_] = known
+    return probabilities_nk
+
+
+def _mean_colours(dataset: TileDataset, tiles: NDArray[np.int64]) -> NDArray[np.float64]:
+    return np.stack([dataset.read(int(i)).reshape(-1, 3).mean(0) for i in tiles])

@@ -1,0 +1,137 @@
+"""The road of evaluation: stored predictions against a tile set's labels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from pipeline.config import EvaluateConfig
+from pipeline.errors import BadRecipeError, EmptyTableError
+from pipeline.evaluation.baselines import mean_colour, untrained_network
+from pipeline.evaluation.metrics import Probabilities, confusion, tile_metrics
+from pipeline.inference.predictor import Predictor
+from pipeline.progress import no_bar
+from pipeline.project import Project
+from pipeline.store.overlays import read_predictions
+from pipeline.store.reader import StoreReader
+from pipeline.tiles.dataset import TileDataset
+from pipeline.tiles.table import read_table
+
+THE_MODEL = "this model"
+UNTRAINED = "untrained network"
+MEAN_COLOUR = "mean colour (logistic regression)"
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Everything a report says."""
+
+    model_id: str
+    tile_set: str
+    split: str
+    threshold: float
+    classes: tuple[str, ...]
+    by_method: dict[str, dict[str, float | None]]
+    """Metrics over all tiles: the model first, then the baselines."""
+    by_slide: list[dict[str, Any]]
+    confusion: NDArray[np.int64]
+    trained_on_this_split: bool
+    """The model's training saw the same tiles and split, so its test tiles are new to it."""
+
+
+def evaluate_model(
+    project: Project,
+    model_id: str,
+    tile_set: str,
+    config: EvaluateConfig,
+    *,
+    with_baselines: bool = True,
+    advance: Callable[[int], None] = no_bar,
+) -> Evaluation:
+    """Compare a model's stored predictions with the labels of one split.
+
+    Raises:
+        EmptyTableError: no labelled tiles in that split. UnreadableError: a slide without predictions of this model.
+        BadRecipeError: the model looks at other tiles or has other classes than the tile set.
+    """
+    package = project.models_dir / model_id
+    predictor = Predictor.load(package)
+    table = read_table(project.tile_table_path(tile_set))
+    dataset = TileDataset(project.root, tile_set, predictor.class_names)
+    _check_same_tiles(predictor, dataset, tile_set)
+    chosen = np.flatnonzero((dataset.splits == config.split) & (dataset.labels >= 0))
+    if not len(chosen):
+        raise EmptyTableError(
+            f"tile set {tile_set!r} has no labelled tiles in split {config.split!r}. "
+            "Give slides of that split annotations, or choose another --split."
+        )
+    rows = table.frame.iloc[chosen]
+    labels = dataset.labels[chosen]
+    stored = _stored_probabilities(project, model_id, rows)
+    methods = {THE_MODEL: stored}
+    if with_baselines:
+        methods[UNTRAINED] = untrained_network(package, dataset, chosen, advance)
+        methods[MEAN_COLOUR] = mean_colour(dataset, chosen)
+    return Evaluation(
+        model_id=model_id,
+        tile_set=tile_set,
+        split=config.split,
+        threshold=config.threshold,
+        classes=predictor.class_names,
+        by_method={name: tile_metrics(labels, values, config.threshold) for name, values in methods.items()},
+        by_slide=_by_slide(rows, labels, stored, config.threshold, predictor.class_names),
+        confusion=confusion(labels, stored, config.threshold, predictor.class_names),
+        trained_on_this_split=predictor.split_sha256 == dataset.fingerprint,
+    )
+
+
+def _check_same_tiles(predictor: Predictor, dataset: TileDataset, tile_set: str) -> None:
+    if (predictor.tile_px, predictor.mpp) != (dataset.tile_px, dataset.mpp):
+        raise BadRecipeError(
+            f"model {predictor.model_id} looks at {predictor.tile_px} px at {predictor.mpp} µm/px, tile set "
+            f"{tile_set!r} has {dataset.tile_px} px at {dataset.mpp} µm/px. Make a tile set with the model's values."
+        )
+
+
+def _stored_probabilities(project: Project, model_id: str, rows: pd.DataFrame) -> Probabilities:
+    parts = []
+    for slide_id, group in rows.groupby("slide_id", sort=False):
+        predictions = read_predictions(StoreReader(project.store_path(str(slide_id))).path, model_id)
+        columns = np.round(group["x_px0"] / predictions.stride_px0).astype(int)
+        lines = np.round(group["y_px0"] / predictions.stride_px0).astype(int)
+        values = predictions.probabilities_cyx[:, lines, columns].T.astype(np.float32)
+        if np.isnan(values).any():
+            raise EmptyTableError(
+                f"slide {slide_id}: model {model_id} did not look at {int(np.isnan(values).any(1).sum())} of "
+                f"{len(values)} labelled tiles. Infer with the same min_tissue as the tile set."
+            )
+        parts.append(values)
+    return np.concatenate(parts)
+
+
+def _by_slide(
+    rows: pd.DataFrame, labels: NDArray[np.int64], values: Probabilities, threshold: float, classes: Sequence[str]
+) -> list[dict[str, Any]]:
+    slides = rows["slide_id"].to_numpy(dtype=str)
+    found = []
+    for slide_id in dict.fromkeys(slides):
+        here = slides == slide_id
+        found.append(
+            {
+                "slide_id": slide_id,
+                **tile_metrics(labels[here], values[here], threshold),
+                **{f"labelled {name}": int((labels[here] == k).sum()) for k, name in enumerate(classes)},
+            }
+        )
+    return found
+
+
+def report_dir(project: Project, model_id: str) -> Path:
+    """Where a model's evaluation lies."""
+    return project.results_dir / model_id

@@ -1,0 +1,40 @@
+"""`gemslide cohort init` and `gemslide cohort check`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from pipeline.cli_output import Reporter, errors_in_words
+from pipeline.config import load_settings
+from pipeline.ingest.check import check_slide
+from pipeline.manifest import Cohort, SlideEntry, init_cohort, load_cohort
+from pipeline.project import Project
+from pipeline.run_record import SlideOutcome
+from pipeline.tiles.split import assign_splits
+
+
+def run_init(folder: Path, out: Path) -> None:
+    with errors_in_words():
+        cohort = init_cohort(folder, out)
+    annotated = sum(entry.annotations is not None for entry in cohort.entries)
+    typer.echo(f"{out}: {len(cohort.entries)} slides, {annotated} with annotations beside them.")
+    typer.echo(
+        "Fill `patient_id` (and `split`, or let `gemslide tile` deal patients out), then `gemslide cohort check`."
+    )
+
+
+def run_check(manifest: Path, project: Path, *, as_json: bool) -> None:
+    with errors_in_words(as_json=as_json, name=manifest.name):
+        cohort = load_cohort(manifest)
+        assign_splits(cohort.included, load_settings(Project(project).settings_path).tile.split)
+    reporter = Reporter(as_json=as_json)
+    for entry in cohort.included:
+        reporter.attempt(entry.slide_id, lambda entry=entry: _check(cohort, entry))  # type: ignore[misc]  # bound now
+    reporter.finish()
+
+
+def _check(cohort: Cohort, entry: SlideEntry) -> SlideOutcome:
+    check_slide(cohort, entry)
+    return SlideOutcome(entry.slide_id, "done", message="can be ingested")

@@ -1,0 +1,45 @@
+"""`gemslide evaluate`."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import typer
+
+from pipeline.cli_output import Reporter, errors_in_words
+from pipeline.config import load_settings, replace
+from pipeline.evaluation.evaluate import Evaluation, evaluate_model
+from pipeline.evaluation.report import write_report
+from pipeline.progress import bar
+from pipeline.project import Project
+from pipeline.run_record import RunRecord, SlideOutcome, recorded
+
+
+def run_evaluate(
+    model: str, project_dir: Path, *, tile_set: str, split: str | None, baselines: bool, as_json: bool
+) -> None:
+    project = Project(project_dir)
+    start = time.perf_counter()
+    with errors_in_words(as_json=as_json, name=model):
+        config = replace(load_settings(project.settings_path).evaluate, split=split)
+        record = RunRecord("evaluate", {"evaluate": config.model_dump(), "model": model, "tile_set": tile_set})
+        with recorded(record, project.runs_dir), record.phase("evaluate"), bar("evaluate", None) as advance:
+            evaluation = evaluate_model(project, model, tile_set, config, with_baselines=baselines, advance=advance)
+            report = write_report(project, evaluation)
+            record.outputs.append(str(report.relative_to(project.root)))
+    if not as_json:
+        typer.echo(metrics_table(evaluation))
+    message = json.dumps(next(iter(evaluation.by_method.values())))
+    seconds = round(time.perf_counter() - start, 1)
+    Reporter(as_json=as_json).add(SlideOutcome(model, "done", message=message, output=str(report), seconds=seconds))
+
+
+def metrics_table(evaluation: Evaluation) -> str:
+    """One line per method."""
+    lines = [f"{'on split ' + evaluation.split:<36}{'tiles':>7}{'accuracy':>10}{'balanced':>10}{'AUC':>8}"]
+    for name, m in evaluation.by_method.items():
+        auc = "–" if m["auc"] is None else f"{m['auc']:.3f}"
+        lines.append(f"{name:<36}{m['tiles']:>7}{m['accuracy']:>10.3f}{m['balanced_accuracy']:>10.3f}{auc:>8}")
+    return "\n".join(lines)

@@ -1,0 +1,62 @@
+"""`gemslide infer`."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from pipeline.cli_output import Reporter, errors_in_words
+from pipeline.config import InferConfig, load_settings
+from pipeline.errors import UnreadableError
+from pipeline.files import sha256_of
+from pipeline.inference.infer import infer_slide
+from pipeline.inference.predictor import Predictor
+from pipeline.progress import bar
+from pipeline.project import STORE_SUFFIX, Project
+from pipeline.run_record import RunRecord, SlideOutcome, recorded
+
+
+def run_infer(model: str, slides: list[str], project_dir: Path, *, as_json: bool) -> None:
+    project = Project(project_dir)
+    reporter = Reporter(as_json=as_json)
+    with errors_in_words(as_json=as_json):
+        config = load_settings(project.settings_path).infer
+        package = find_package(model, project)
+        predictor = Predictor.load(package)
+        slide_ids = [_slide_id(name) for name in slides] or project.slide_ids()
+        if not slide_ids:
+            raise UnreadableError(f"{project.slides_dir}: no slides. Run `gemslide ingest` first.")
+        record = RunRecord("infer", {"infer": config.model_dump(mode="json"), "model": predictor.model_id})
+        record.inputs.append({"id": predictor.model_id, "sha256": sha256_of(package / "model.safetensors")})
+        with recorded(record, project.runs_dir), record.phase("infer"):
+            for slide_id in slide_ids:
+                work = partial(_infer, slide_id, predictor, project, config, record)
+                record.slides.append(reporter.attempt(slide_id, work))
+    reporter.finish()
+
+
+def find_package(model: str, project: Project) -> Path:
+    """A package by model id, or by its folder."""
+    by_id = project.models_dir / model
+    return by_id if by_id.is_dir() else Path(model)
+
+
+def _slide_id(name: str) -> str:
+    return Path(name).name.removesuffix(STORE_SUFFIX)
+
+
+def _infer(
+    slide_id: str, predictor: Predictor, project: Project, config: InferConfig, record: RunRecord
+) -> SlideOutcome:
+    with bar(f"infer {slide_id}", None) as advance:
+        report = infer_slide(slide_id, predictor, project, config, advance=advance)
+    record.outputs.append(str(report.result_dir.relative_to(project.root)))
+    for phase, seconds in report.seconds.items():
+        record.seconds[phase] = round(record.seconds.get(phase, 0.0) + seconds, 3)
+    return SlideOutcome(
+        slide_id,
+        "skipped" if report.skipped else "done",
+        message=f"{'kept' if report.skipped else 'done'}: {report.num_tiles} tiles, {report.num_hotspots} hotspots",
+        output=str(report.result_dir),
+        seconds=round(sum(report.seconds.values()), 3),
+    )

@@ -1,0 +1,50 @@
+"""`gemslide tile`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from pipeline.cli_output import Reporter, errors_in_words
+from pipeline.config import load_settings, replace
+from pipeline.manifest import load_cohort
+from pipeline.progress import bar
+from pipeline.project import Project
+from pipeline.run_record import RunRecord, SlideOutcome, recorded
+from pipeline.tiles.tile import make_tile_table
+
+
+def run_tile(
+    manifest: Path | None,
+    project_dir: Path,
+    *,
+    tile_set: str,
+    tile_px: int | None,
+    mpp: float | None,
+    as_json: bool,
+) -> None:
+    project = Project(project_dir)
+    reporter = Reporter(as_json=as_json)
+    with errors_in_words(as_json=as_json, name=tile_set):
+        config = replace(load_settings(project.settings_path).tile, tile_px=tile_px, mpp=mpp)
+        cohort = load_cohort(manifest) if manifest else None
+        record = RunRecord("tile", {"tile": config.model_dump(mode="json"), "tile_set": tile_set})
+        with recorded(record, project.runs_dir), record.phase("tile"), bar("tiles", None) as advance:
+            table = make_tile_table(project, tile_set, config, cohort=cohort, advance=advance)
+            record.inputs += [{"id": k, "sha256": v} for k, v in table.metadata["sources"].items()]
+            record.outputs.append(str(project.tile_table_path(tile_set).relative_to(project.root)))
+    for slide_id in table.metadata["sources"]:
+        count = int((table.frame["slide_id"] == slide_id).sum())
+        if count:
+            reporter.add(SlideOutcome(slide_id, "done", message=f"{count} tiles"))
+        else:
+            message = f"slide {slide_id}: no tile has enough tissue. Look at its tissue mask in the viewer."
+            reporter.add(SlideOutcome(slide_id, "no_tissue", code="no_tissue", message=message))
+    if not as_json:
+        counts = table.frame.assign(label=table.frame["label"].fillna("unlabelled")).groupby(
+            ["split", "label"], dropna=False
+        )
+        for (split, label), count in counts.size().items():
+            typer.echo(f"  {split or 'no split'} / {label}: {count}")
+    reporter.finish()

@@ -1,0 +1,20 @@
+"""`gemslide train`."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from pipeline.cli_output import Reporter, errors_in_words
+from pipeline.launch import train
+from pipeline.run_record import SlideOutcome
+
+
+def run_train(recipe: Path, project: Path, *, nproc: int, as_json: bool) -> None:
+    start = time.perf_counter()
+    with errors_in_words(as_json=as_json, name=recipe.stem):
+        result = train(recipe, project, nproc)
+    seconds = round(time.perf_counter() - start, 1)
+    message = f"best model {result.best}, last {result.last}"
+    output = str(project / "models" / result.best)
+    Reporter(as_json=as_json).add(SlideOutcome(recipe.stem, "done", message=message, output=output, seconds=seconds))
