@@ -29,11 +29,7 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-LAUNCHER = """
-import typer
-from pathology_app.commands import app
-typer.run(app)
-"""
+GEMSLIDE = Path(sys.executable).with_name("gemslide")
 ARTIFACTS = Path(__file__).parents[2] / "test-artifacts"
 
 
@@ -48,7 +44,7 @@ class Server:
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     project = make_project(tmp_path_factory.mktemp("project"))
-    command = [sys.executable, "-c", LAUNCHER, "--project", str(project.root), "--port", "0"]
+    command = [GEMSLIDE, "app", "--project", str(project.root), "--port", "0"]
     log = project.root / "server.log"
     with (
         log.open("w") as stderr,
