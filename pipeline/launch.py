@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -37,7 +38,9 @@ def train(recipe: Path, project: Path, num_ranks: int) -> TrainingResult:
         launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={num_ranks}"]
         module = ["-m", "training.train"]
         command = [sys.executable, *(launcher if num_ranks > 1 else []), *module, *arguments]
-        code = subprocess.run(command, check=False).returncode
+        # torchrun would set one thread and say so in a banner; each rank gets its share of the cores.
+        threads = str(max(1, (os.cpu_count() or 1) // num_ranks))
+        code = subprocess.run(command, check=False, env={"OMP_NUM_THREADS": threads, **os.environ}).returncode
         if code or not models_json.exists():
             raise errors.UnreadableError(
                 f"training {recipe.name} on {num_ranks} ranks ended with exit code {code}; its message stands above, "

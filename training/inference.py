@@ -17,6 +17,8 @@ from training.augment import to_input
 from training.errors import UnreadableError
 from training.models.resnet_v2 import resnet_v2
 
+__all__ = ["Classifier", "UnreadableError"]
+
 
 @dataclass(frozen=True)
 class Classifier:

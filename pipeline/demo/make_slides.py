@@ -2,8 +2,8 @@
 
 scikit-image bundles one real photograph of immunohistochemically stained tissue (512×512 px; brown DAB on blue
 haematoxylin). Each slide is made from its own strip of it, so no pixel of a test slide was ever seen in training.
-What is positive is measured on the finished slide by colour deconvolution: labels follow from colour, and a network that
-learns them proves that the plumbing works, not that it can diagnose.
+What is positive is measured on the finished slide by colour deconvolution: labels follow from colour, and a network
+that learns them proves that the plumbing works, not that it can diagnose.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from pipeline.config import InferConfig
 from pipeline.errors import InsaneOutputError, NoTissueError
+from pipeline.grid import TileGrid, tile_grid, tissue_fraction
 from pipeline.inference.export.csv_ import write_csv
 from pipeline.inference.export.geojson import write_geojson
 from pipeline.inference.heatmap import write_heatmap
@@ -24,7 +25,6 @@ from pipeline.run_record import versions
 from pipeline.store.labels import read_tissue
 from pipeline.store.overlays import Predictions, list_predictions, read_predictions, write_predictions
 from pipeline.store.reader import StoreReader
-from pipeline.tiles.grid import TileGrid, tile_grid, tissue_fraction
 
 SAME_EVERYWHERE_MIN_TILES = 16
 """A model that gives this many different tiles exactly the same answer is broken."""

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from pipeline.errors import InsaneOutputError, UnreadableError
 from training import inference
-from training.errors import TrainingError
 
 
 class Predictor:
@@ -43,7 +42,7 @@ class Predictor:
         device = "cuda" if torch.cuda.is_available() else "cpu"
         try:
             return cls(opener(package, device=device))  # type: ignore[operator]  # one of two classmethods above
-        except TrainingError as error:
+        except inference.UnreadableError as error:
             raise UnreadableError(str(error)) from error
 
     def predict(self, tiles_nhwc: NDArray[np.uint8]) -> NDArray[np.float32]:

@@ -12,6 +12,7 @@ import pandas as pd
 from pipeline.config import TileConfig
 from pipeline.errors import BadManifestError, UnreadableError
 from pipeline.files import sha256_of
+from pipeline.grid import tile_grid, tissue_fraction
 from pipeline.manifest import Cohort, SlideEntry
 from pipeline.progress import no_bar
 from pipeline.project import Project
@@ -19,7 +20,6 @@ from pipeline.store.labels import read_tissue
 from pipeline.store.reader import StoreReader
 from pipeline.tiles.annotations.qupath import read_qupath
 from pipeline.tiles.annotations.region import Region, check_region
-from pipeline.tiles.grid import tile_grid, tissue_fraction
 from pipeline.tiles.labels import TileLabels, class_order, label_tiles
 from pipeline.tiles.split import assign_splits
 from pipeline.tiles.table import TileTable, write_table

@@ -42,9 +42,8 @@ def run_tile(
             message = f"slide {slide_id}: no tile has enough tissue. Look at its tissue mask in the viewer."
             reporter.add(SlideOutcome(slide_id, "no_tissue", code="no_tissue", message=message))
     if not as_json:
-        counts = table.frame.assign(label=table.frame["label"].fillna("unlabelled")).groupby(
-            ["split", "label"], dropna=False
-        )
-        for (split, label), count in counts.size().items():
-            typer.echo(f"  {split or 'no split'} / {label}: {count}")
+        shown = table.frame[["split", "label"]].astype(object)
+        shown = shown.where(shown.notna(), "none").value_counts().sort_index()
+        for row in shown.reset_index(name="tiles").to_dict("records"):
+            typer.echo(f"  split {row['split']}, label {row['label']}: {row['tiles']} tiles")
     reporter.finish()
