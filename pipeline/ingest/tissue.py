@@ -12,7 +12,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
-from skimage import color, morphology
+from skimage.color import rgb2lab
+from skimage.morphology import remove_small_holes, remove_small_objects
 
 from pipeline.config import TissueConfig
 from pipeline.slides.slide import Pixels
@@ -45,7 +46,7 @@ def find_tissue(pixels: Pixels, mpp: float, config: TissueConfig) -> Tissue:
     Args:
         pixels: the whole slide, uint8 (height, width, 3), at `mpp` microns per pixel.
     """
-    lab = color.rgb2lab(cv2.GaussianBlur(pixels, (3, 3), 0)).astype(np.float32)
+    lab = rgb2lab(cv2.GaussianBlur(pixels, (3, 3), 0)).astype(np.float32)
     background = background_colour(lab)
     distance = np.sqrt(((lab - np.asarray(background, np.float32)) ** 2).sum(-1))
     mask = _clean(distance > config.min_delta_e, mpp, config)
@@ -76,12 +77,12 @@ def background_colour(lab: NDArray[np.float32]) -> tuple[float, float, float]:
 def _clean(mask: Mask, mpp: float, config: TissueConfig) -> Mask:
     cell_um2 = mpp * mpp
     # Specks go before gaps are closed: closing would join dust, or a slide's printed dots, into tissue.
-    mask = morphology.remove_small_objects(mask, max_size=int(config.max_speck_um2 / cell_um2), connectivity=2)
+    mask = remove_small_objects(mask, max_size=int(config.max_speck_um2 / cell_um2), connectivity=2)
     radius = round(config.close_um / 2 / mpp)
     if radius:
         kernel = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (2 * radius + 1, 2 * radius + 1))
         closed = cv2.morphologyEx(mask.astype(np.uint8), cv2.MORPH_CLOSE, kernel, borderType=cv2.BORDER_REPLICATE)
         mask = closed.astype(bool)
-    mask = morphology.remove_small_objects(mask, max_size=int(config.min_object_um2 / cell_um2))
-    mask = morphology.remove_small_holes(mask, max_size=int(config.max_hole_um2 / cell_um2))
+    mask = remove_small_objects(mask, max_size=int(config.min_object_um2 / cell_um2))
+    mask = remove_small_holes(mask, max_size=int(config.max_hole_um2 / cell_um2))
     return np.asarray(mask, bool)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import typer
@@ -12,6 +13,7 @@ from pipeline.manifest import load_cohort
 from pipeline.progress import bar
 from pipeline.project import Project
 from pipeline.run_record import RunRecord, SlideOutcome, recorded
+from pipeline.tiles.table import TileTable
 from pipeline.tiles.tile import make_tile_table
 
 
@@ -42,8 +44,12 @@ def run_tile(
             message = f"slide {slide_id}: no tile has enough tissue. Look at its tissue mask in the viewer."
             reporter.add(SlideOutcome(slide_id, "no_tissue", code="no_tissue", message=message))
     if not as_json:
-        shown = table.frame[["split", "label"]].astype(object)
-        shown = shown.where(shown.notna(), "none").value_counts().sort_index()
-        for row in shown.reset_index(name="tiles").to_dict("records"):
-            typer.echo(f"  split {row['split']}, label {row['label']}: {row['tiles']} tiles")
+        for (split, label), tiles in sorted(_counts(table).items()):
+            typer.echo(f"  split {split}, label {label}: {tiles} tiles")
     reporter.finish()
+
+
+def _counts(table: TileTable) -> Counter[tuple[str, str]]:
+    """Tiles per (split, label)."""
+    columns = (table.frame[name].astype(object).where(table.frame[name].notna(), "none") for name in ("split", "label"))
+    return Counter(zip(*columns, strict=True))
