@@ -44,7 +44,8 @@ def main() -> int:
 def _train(checked: Checked, project_dir: Path, world_size: int) -> dict[str, str]:
     keep_freed_memory()
     local_ranks = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-    torch.set_num_threads(max(1, (os.cpu_count() or 1) // local_ranks))
+    if "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(max(1, (os.cpu_count() or 1) // local_ranks))
     device = _device(local_ranks)
     timeout_s = checked.recipe.parallel.timeout_s
     ranks = connect_ranks(timeout_s=timeout_s, device=device) if world_size > 1 else alone()

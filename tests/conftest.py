@@ -1,0 +1,58 @@
+"""What all tests share: the real slides, and a small project that went down the whole road."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.small_road import SmallRoad, make_small_road
+
+ROOT = Path(__file__).parent.parent
+
+
+def pytest_report_header() -> str:
+    data = os.environ.get("GEMSLIDE_TEST_DATA")
+    return f"real slides: {data or 'GEMSLIDE_TEST_DATA is not set, tests on real slides skip'}"
+
+
+@pytest.fixture(scope="session")
+def real_slides() -> Path:
+    """Folder of the real slides; tests that need it skip where it is absent."""
+    folder = os.environ.get("GEMSLIDE_TEST_DATA")
+    if not folder:
+        pytest.skip("GEMSLIDE_TEST_DATA is not set: it names the folder of real slides")
+    return Path(folder)
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a command left."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture(scope="session")
+def gemslide() -> Callable[..., Done]:
+    """Runs the installed `gemslide` in a process of its own."""
+
+    def run(*arguments: object, cwd: Path | None = None, timeout_s: float = 300) -> Done:
+        command = [str(Path(sys.executable).parent / "gemslide"), *map(str, arguments)]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=timeout_s, check=False)
+        assert "Traceback" not in done.stderr, done.stderr
+        return Done(done.returncode, done.stdout, done.stderr)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def road(tmp_path_factory: pytest.TempPathFactory) -> SmallRoad:
+    """A small project: three slides ingested, tiled, and a model trained for a few steps. Read it, do not write."""
+    return make_small_road(tmp_path_factory.mktemp("road"))

@@ -1,0 +1,57 @@
+"""The house: sizes, doors and words, checked on the source itself."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SOURCES = [p for room in ("pathology_app", "pipeline", "training") for p in sorted((ROOT / room).rglob("*.py"))]
+MAX_LINES, MAX_INIT_LINES, MAX_FUNCTION_LINES = 400, 15, 60
+DOORS = {
+    "openslide": {"pipeline/slides/openslide_.py"},
+    "napari": {"pathology_app/desktop/window.py"},
+    "typer": {"pipeline/cli.py", "pipeline/cli_output.py", "pathology_app/commands.py", "pathology_app/server.py"},
+}
+
+
+def imports_of(path):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module.split(".")[0]
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_a_file_holds_one_idea(path):
+    text = path.read_text(encoding="utf-8")
+    lines = text.count("\n")
+
+    assert lines <= (MAX_INIT_LINES if path.name == "__init__.py" else MAX_LINES)
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef):
+            assert node.end_lineno - node.lineno <= MAX_FUNCTION_LINES, node.name
+
+
+@pytest.mark.parametrize("library", DOORS)
+def test_an_outside_library_has_one_door(library):
+    users = {str(p.relative_to(ROOT)) for p in SOURCES if library in imports_of(p)}
+    verbs = {user for user in users if user.startswith("pipeline/verbs/")} if library == "typer" else set()
+
+    assert users - verbs <= DOORS[library]
+
+
+def test_streamlit_stays_in_the_app_and_torch_out_of_it():
+    for path in SOURCES:
+        room = path.relative_to(ROOT).parts[0]
+        used = set(imports_of(path))
+        assert "streamlit" not in used or room == "pathology_app"
+        assert "torch" not in used or room == "training" or path.name == "predictor.py"
+
+
+def test_nothing_is_left_for_later():
+    marks = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
+
+    assert [str(p) for p in SOURCES if marks.search(p.read_text(encoding="utf-8"))] == []

@@ -1,0 +1,149 @@
+"""What one room writes and another reads (docs/store.md), held against files of a real run."""
+
+import json
+import re
+import uuid
+
+import jsonschema
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline.config import InferConfig
+from pipeline.errors import GemslideError
+from pipeline.inference.infer import infer_slide
+from pipeline.inference.predictor import Predictor
+from pipeline.manifest import COLUMNS, SlideEntry
+from pipeline.run_record import SlideOutcome
+from tests.contracts.test_folder_rules import ROOT
+
+CODES = set(
+    [
+        "missing_mpp",
+        "unreadable",
+        "corrupt_tile",
+        "not_brightfield_rgb",
+        "claims_too_much",
+        "changed_source",
+        "locked",
+        "disk_full",
+        "bad_manifest",
+        "bad_annotation",
+        "leakage",
+        "bad_recipe",
+        "wrong_world_size",
+        "empty_table",
+        "no_tissue",
+        "insane_output",
+    ]
+)
+
+
+@pytest.fixture(scope="module")
+def results(road):
+    predictor = Predictor.load(road.project.models_dir / road.model_id)
+    return infer_slide(road.test_slide, predictor, road.project, InferConfig(batch_size=16)).result_dir
+
+
+def test_error_codes_are_those_of_the_contract():
+    assert {kind.code for kind in GemslideError.__subclasses__()} == CODES
+
+
+def test_tile_table_columns_types_and_metadata(road):
+    table = pq.read_table(road.project.tile_table_path("small"))
+
+    assert {field.name: str(field.type) for field in table.schema} == {
+        "slide_id": "string", "patient_id": "string", "x_px0": "int32", "y_px0": "int32", "side_px0": "int32",
+        "tile_px": "int32", "mpp": "double", "level": "int8", "tissue": "float", "label": "string",
+        "label_fraction": "float", "split": "string",
+    }  # fmt: skip
+    assert {"class_order", "stride_px0", "settings", "manifest_sha256"} <= json.loads(
+        table.schema.metadata[b"gemslide"]
+    ).keys()
+
+
+def test_model_package_has_wsinfer_s_keys_and_ours(road):
+    package = road.project.models_dir / road.model_id
+    config = json.loads((package / "config.json").read_text())
+
+    assert {p.name for p in package.iterdir()} == {"config.json", "model.safetensors", "metrics.json", "card.md"}
+    assert re.fullmatch(r"small-[0-9a-f]{8}", road.model_id)
+    assert config.keys() == {
+        "spec_version", "architecture", "num_classes", "patch_size_pixels", "spacing_um_px", "class_names",
+        "transform", "gemslide",
+    }  # fmt: skip
+    assert config["spec_version"] == "1.0"
+    assert [step["name"] for step in config["transform"]] == ["Resize", "ToTensor", "Normalize"]
+    assert {"norm", "statistics", "stain", "class_order", "run_id", "split_sha256", "parallel"} <= config[
+        "gemslide"
+    ].keys()
+    assert "Research use only" in (package / "card.md").read_text()
+
+
+def test_model_id_names_its_weights(road):
+    import hashlib
+
+    weights = (road.project.models_dir / road.model_id / "model.safetensors").read_bytes()
+
+    assert road.model_id.endswith(hashlib.sha256(weights).hexdigest()[:8])
+
+
+def test_result_csv_has_wsinfer_s_columns(road, results):
+    frame = pd.read_csv(results / "predictions.csv")
+
+    assert list(frame.columns) == ["slide_id", "minx", "miny", "width", "height", "prob_cold", "prob_warm"]
+    assert np.allclose(frame[["prob_cold", "prob_warm"]].sum(axis=1), 1, atol=2e-3)
+    assert (frame.width == 64).all()
+
+
+def test_geojson_is_what_qupath_reads(road, results):
+    content = json.loads((results / "predictions.geojson").read_text())
+
+    assert content["type"] == "FeatureCollection"
+    assert len(content["features"]) == len(pd.read_csv(results / "predictions.csv"))
+    for feature in content["features"]:
+        uuid.UUID(feature["id"])
+        ring = feature["geometry"]["coordinates"][0]
+        properties = feature["properties"]
+        assert ring[0] == ring[-1]
+        assert properties["objectType"] == "tile"
+        assert len(properties["classification"]["color"]) == 3
+        assert properties["measurements"].keys() == {"prob_cold", "prob_warm"}
+        assert all(isinstance(value, str) for value in properties["metadata"].values())
+    assert len({feature["id"] for feature in content["features"]}) == len(content["features"])
+
+
+def test_hotspots_have_the_contract_s_keys_and_lie_on_warm_tissue(road, results):
+    hotspots = json.loads((results / "hotspots.json").read_text())
+
+    for spot in hotspots:
+        assert spot.keys() == {"x_px0", "y_px0", "area_um2", "score", "class"}
+        assert spot["class"] == "warm"
+
+
+def test_run_records_hold_the_contract_s_keys(road):
+    for path in road.project.runs_dir.glob("*.json"):
+        record = json.loads(path.read_text())
+        assert re.fullmatch(r"\d{8}T\d{6}Z-[0-9a-f]{6}", record["run_id"])
+        assert {
+            "run_id", "verb", "settings", "inputs", "outputs", "versions", "host", "seconds", "outcome",
+        } <= record.keys()  # fmt: skip
+
+
+def test_a_json_line_holds_the_contract_s_keys():
+    line = json.loads(SlideOutcome("a", "refused", code="missing_mpp", message="m").as_json())
+
+    assert line.keys() == {"slide_id", "status", "code", "message", "output", "seconds"}
+
+
+def test_the_manifest_s_schema_is_the_one_the_program_checks():
+    schema = json.loads((ROOT / "data_manifests/schema/cohort.schema.json").read_text())
+
+    assert schema == SlideEntry.model_json_schema()
+    assert COLUMNS == (
+        "path", "slide_id", "patient_id", "site", "scanner", "mpp", "annotations", "label", "split", "exclude",
+    )  # fmt: skip
+    jsonschema.validate({"path": "a.svs", "slide_id": "a", "split": "train"}, schema)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({"path": "a.svs", "slide_id": "a b"}, schema)

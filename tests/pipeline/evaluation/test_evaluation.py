@@ -1,0 +1,90 @@
+import json
+
+import numpy as np
+import pytest
+
+from pipeline.config import EvaluateConfig, InferConfig, TileConfig
+from pipeline.errors import BadRecipeError, EmptyTableError, UnreadableError
+from pipeline.evaluation.baselines import mean_colour
+from pipeline.evaluation.evaluate import evaluate_model
+from pipeline.evaluation.metrics import confusion, decide, tile_metrics
+from pipeline.evaluation.report import write_report
+from pipeline.inference.infer import infer_slide
+from pipeline.inference.predictor import Predictor
+from pipeline.manifest import load_cohort
+from pipeline.tiles.dataset import TileDataset
+from pipeline.tiles.tile import make_tile_table
+
+P = np.array([[0.9, 0.1], [0.4, 0.6], [0.55, 0.45], [0.2, 0.8]], np.float32)
+LABELS = np.array([0, 0, 1, 1])
+
+
+@pytest.fixture(scope="module")
+def evaluation(road):
+    infer_slide(road.test_slide, Predictor.load(road.project.models_dir / road.model_id), road.project, InferConfig())
+    return evaluate_model(road.project, road.model_id, "small", EvaluateConfig())
+
+
+def test_metrics_of_a_case_counted_by_hand():
+    assert tile_metrics(LABELS, P, 0.5) == {"tiles": 4, "accuracy": 0.5, "balanced_accuracy": 0.5, "auc": 0.75}
+    assert decide(P, 0.4).tolist() == [0, 1, 1, 1]
+    assert confusion(LABELS, P, 0.5, ("a", "b")).tolist() == [[1, 1], [1, 1]]
+
+
+def test_auc_is_left_out_where_a_class_does_not_occur():
+    assert tile_metrics(np.zeros(4, int), P, 0.5)["auc"] is None
+
+
+def test_many_classes_take_the_likeliest():
+    p = np.array([[0.2, 0.5, 0.3], [0.4, 0.3, 0.3], [0.1, 0.2, 0.7]], np.float32)
+
+    assert tile_metrics(np.array([1, 0, 2]), p, 0.9)["accuracy"] == 1.0
+
+
+def test_an_evaluation_compares_the_model_with_two_baselines(road, evaluation):
+    assert list(evaluation.by_method) == ["this model", "untrained network", "mean colour (logistic regression)"]
+    assert evaluation.by_method["mean colour (logistic regression)"]["accuracy"] > 0.9
+    assert evaluation.by_method["this model"]["tiles"] == 150
+    assert evaluation.trained_on_this_split
+    assert evaluation.confusion.sum() == 150
+    assert [slide["slide_id"] for slide in evaluation.by_slide] == [road.test_slide]
+
+
+def test_the_mean_colour_baseline_never_sees_the_test_split(road):
+    dataset = TileDataset(road.project.root, "small")
+    test = np.flatnonzero(dataset.splits == "test")
+    before = mean_colour(dataset, test)
+    dataset.labels[test] = 1 - dataset.labels[test]
+
+    assert np.array_equal(before, mean_colour(dataset, test))
+
+
+def test_the_report_is_one_file_that_asks_nothing_of_the_network(road, evaluation):
+    path = write_report(road.project, evaluation, notes=["Labels derive from colour."])
+    html = path.read_text()
+
+    assert "Research use only. Not for diagnosis." in html
+    assert "Labels derive from colour." in html
+    assert "http" not in html.replace("http://www.w3.org", "")
+    assert html.count("data:image/png;base64,") == 1
+    assert json.loads(path.with_suffix(".json").read_text())["by_method"]["this model"]["tiles"] == 150
+
+
+def test_a_split_without_labels_is_refused(road):
+    make_tile_table(road.project, "bare", TileConfig(tile_px=32, mpp=1.0, classes=("cold", "warm")), cohort=None)
+
+    with pytest.raises(EmptyTableError, match="no labelled tiles in split 'test'"):
+        evaluate_model(road.project, road.model_id, "bare", EvaluateConfig())
+
+
+def test_a_tile_set_of_another_size_is_refused(road):
+    other = TileConfig(tile_px=64, mpp=1.0, classes=("cold", "warm"))
+    make_tile_table(road.project, "other", other, cohort=load_cohort(road.cohort))
+
+    with pytest.raises(BadRecipeError, match=r"looks at 32 px at 1\.0 µm/px, tile set 'other' has 64 px"):
+        evaluate_model(road.project, road.model_id, "other", EvaluateConfig())
+
+
+def test_a_slide_that_was_not_inferred_is_named(road, evaluation):
+    with pytest.raises(UnreadableError, match=r"small-val.*no readable predictions"):
+        evaluate_model(road.project, road.model_id, "small", EvaluateConfig(split="val"))

@@ -1,0 +1,180 @@
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import load_file, save_file
+
+from pipeline.config import InferConfig
+from pipeline.errors import BadRecipeError, InsaneOutputError, NoTissueError, UnreadableError
+from pipeline.inference.hotspots import find_hotspots, read_hotspots
+from pipeline.inference.infer import infer_slide
+from pipeline.inference.predictor import Predictor
+from pipeline.project import Project
+from pipeline.store.overlays import Predictions, list_predictions, read_predictions, write_predictions
+from pipeline.store.reader import StoreReader
+
+CONFIG = InferConfig(batch_size=16)
+
+
+@pytest.fixture
+def own(road, tmp_path):
+    """A project that may be written: its own copy of the test slide, the road's models."""
+    shutil.copytree(road.project.store_path(road.test_slide), tmp_path / "slides" / f"{road.test_slide}.ome.zarr")
+    shutil.rmtree(tmp_path / "slides" / f"{road.test_slide}.ome.zarr" / "predictions", ignore_errors=True)
+    shutil.copytree(road.project.models_dir, tmp_path / "models")
+    return Project(tmp_path)
+
+
+@pytest.fixture
+def predictor(road):
+    return Predictor.load(road.project.models_dir / road.model_id)
+
+
+def test_stored_probabilities_are_the_network_s_own(road, own, predictor):
+    infer_slide(road.test_slide, predictor, own, CONFIG)
+
+    reader = StoreReader(own.store_path(road.test_slide))
+    stored = read_predictions(reader.path, road.model_id)
+    for row, column in ((3, 4), (7, 11)):
+        tile = reader.read_square(1, column * 64, row * 64, 64, 32)
+        assert stored.probabilities_cyx[:, row, column] == pytest.approx(predictor.predict(tile[None])[0], abs=1e-3)
+
+
+def test_only_tissue_is_predicted_and_the_rest_is_nan(road, own, predictor):
+    report = infer_slide(road.test_slide, predictor, own, CONFIG)
+
+    values = read_predictions(own.store_path(road.test_slide), road.model_id).probabilities_cyx
+    assert np.isnan(values[:, 0, :]).all()
+    assert np.isfinite(values[0]).sum() == report.num_tiles == 15 * 10
+    assert np.nansum(values, axis=0)[np.isfinite(values[0])] == pytest.approx(1, abs=2e-3)
+
+
+def test_the_result_does_not_depend_on_the_batch_size(road, own, predictor):
+    infer_slide(road.test_slide, predictor, own, CONFIG)
+    one = read_predictions(own.store_path(road.test_slide), road.model_id).probabilities_cyx
+    infer_slide(road.test_slide, predictor, own, InferConfig(batch_size=7))
+    other = read_predictions(own.store_path(road.test_slide), road.model_id).probabilities_cyx
+
+    assert np.allclose(one, other, atol=1e-3, equal_nan=True)
+
+
+def test_finished_predictions_are_kept_and_other_settings_predict_anew(road, own, predictor):
+    assert not infer_slide(road.test_slide, predictor, own, CONFIG).skipped
+    assert infer_slide(road.test_slide, predictor, own, CONFIG).skipped
+    assert not infer_slide(road.test_slide, predictor, own, InferConfig(min_tissue=0.9)).skipped
+
+
+def test_every_file_of_the_contract_is_written(road, own, predictor):
+    folder = infer_slide(road.test_slide, predictor, own, CONFIG).result_dir
+
+    assert {path.name for path in folder.iterdir()} == {
+        "predictions.csv", "predictions.geojson", "hotspots.json", "heatmap_warm.png",
+    }  # fmt: skip
+    assert Image.open(folder / "heatmap_warm.png").size[0] > 800
+    assert read_hotspots(own.root, road.test_slide, road.model_id) == json.loads((folder / "hotspots.json").read_text())
+
+
+def test_a_slide_that_is_not_there_is_refused(own, predictor):
+    with pytest.raises(UnreadableError, match="no slide store there"):
+        infer_slide("nobody", predictor, own, CONFIG)
+
+
+def test_a_slide_without_enough_tissue_says_so(road, own, predictor):
+    from pipeline.store.labels import write_tissue
+
+    store = own.store_path(road.test_slide)
+    shutil.rmtree(store / "0/labels/tissue")
+    write_tissue(store, np.zeros((103, 138), bool), 4.0, 0.5, 2)
+
+    with pytest.raises(NoTissueError, match="none of"):
+        infer_slide(road.test_slide, predictor, own, CONFIG)
+    assert list_predictions(store) == []
+
+
+@pytest.mark.parametrize(("factor", "says"), [(float("nan"), "not numbers"), (0.0, "exactly the same answer")])
+def test_a_broken_model_is_refused_and_leaves_nothing(road, own, factor, says):
+    package = own.models_dir / road.model_id
+    state = {name: value * factor if value.is_floating_point() else value for name, value in load_file(
+        package / "model.safetensors").items()}  # fmt: skip
+    save_file(state, package / "model.safetensors")
+
+    with pytest.raises(InsaneOutputError, match=says):
+        infer_slide(road.test_slide, Predictor.load(package), own, CONFIG)
+    assert list_predictions(own.store_path(road.test_slide)) == []
+    assert not own.results_dir.exists()
+
+
+def test_a_model_that_wants_finer_pixels_than_were_scanned_is_refused(road, own):
+    package = own.models_dir / road.model_id
+    config = json.loads((package / "config.json").read_text())
+    (package / "config.json").write_text(json.dumps({**config, "spacing_um_px": 0.25}))
+
+    with pytest.raises(BadRecipeError, match="invent detail"):
+        infer_slide(road.test_slide, Predictor.load(package), own, CONFIG)
+
+
+@pytest.mark.parametrize("damage", ["missing", "weights", "config"])
+def test_a_damaged_package_is_refused(road, own, damage):
+    package = own.models_dir / road.model_id
+    if damage == "missing":
+        shutil.rmtree(package)
+    elif damage == "weights":
+        (package / "model.safetensors").write_bytes((package / "model.safetensors").read_bytes()[:1000])
+    else:
+        (package / "config.json").write_text('{"spec_version": "2.0"}')
+
+    with pytest.raises(UnreadableError):
+        Predictor.load(package)
+
+
+def predictions(values):
+    return Predictions("m", ("n", "p"), values.astype(np.float16), 100.0, 100.0, {})
+
+
+def test_hotspots_are_connected_areas_with_their_strongest_cell():
+    p = np.zeros((6, 8))
+    p[1, 1], p[2, 2], p[5, 6], p[0, 7] = 0.6, 0.9, 0.7, np.nan
+    values = np.stack([1 - p, p])
+
+    spots = find_hotspots(predictions(values), ["p"], mpp0=0.5, threshold=0.5, most=10)
+
+    assert [(s["x_px0"], s["y_px0"], s["score"]) for s in spots] == [(250, 250, 0.9), (650, 550, 0.7)]
+    assert [s["area_um2"] for s in spots] == [2 * 50**2, 50**2]
+
+
+def test_coarser_overlays_average_only_what_was_predicted(tmp_path):
+    import zarr
+
+    values = np.full((2, 65, 90), np.nan)
+    values[:, 0, 0], values[:, 0, 1], values[:, 64, 89] = 0.25, 0.75, 0.5
+    write_predictions(tmp_path, predictions(values), mpp0=0.5)
+
+    coarse = zarr.open_array(str(tmp_path / "predictions/m/1"), mode="r")[...]
+
+    assert coarse.shape == (2, 33, 45)
+    assert coarse[0, 0, 0] == 0.5
+    assert coarse[1, 32, 44] == 0.5
+    assert np.isfinite(coarse[0]).sum() == 2
+
+
+def test_overlay_scale_is_the_stride_in_micrometres_and_its_origin_half_a_cell(road, own, predictor):
+    infer_slide(road.test_slide, predictor, own, CONFIG)
+    meta = json.loads((own.store_path(road.test_slide) / "predictions" / road.model_id / "zarr.json").read_text())
+    dataset = meta["attributes"]["ome"]["multiscales"][0]["datasets"][0]["coordinateTransformations"]
+
+    assert dataset == [
+        {"type": "scale", "scale": [1.0, 32.0, 32.0]},
+        {"type": "translation", "translation": [0.0, 16.0, 16.0]},
+    ]
+
+
+def test_the_network_is_in_evaluation_mode(predictor):
+    tiles = np.random.default_rng(0).integers(0, 256, (5, 32, 32, 3), dtype=np.uint8)
+
+    together = predictor.predict(tiles)
+
+    assert torch.equal(torch.from_numpy(together), torch.from_numpy(predictor.predict(tiles)))
+    assert together[2] == pytest.approx(predictor.predict(tiles[2:3])[0], abs=1e-5)

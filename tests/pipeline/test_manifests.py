@@ -1,0 +1,80 @@
+import csv
+
+import pytest
+
+from pipeline.errors import BadManifestError
+from pipeline.manifest import init_cohort, load_cohort
+
+
+def write(tmp_path, text):
+    path = tmp_path / "cohort.csv"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_only_the_path_is_required(tmp_path):
+    (entry,) = load_cohort(write(tmp_path, "path\nsub/A-1.svs\n")).entries
+
+    assert (entry.slide_id, entry.patient_id, entry.mpp) == ("A-1", None, None)
+
+
+def test_paths_are_relative_to_the_manifest(tmp_path):
+    cohort = load_cohort(write(tmp_path, "path,annotations\nsub/a.svs,ann/a.geojson\n"))
+
+    assert cohort.slide_path(cohort.entries[0]) == tmp_path / "sub/a.svs"
+    assert cohort.annotations_path(cohort.entries[0]) == tmp_path / "ann/a.geojson"
+
+
+def test_a_byte_order_mark_and_blank_cells_do_no_harm(tmp_path):
+    path = tmp_path / "cohort.csv"
+    path.write_bytes(b"\xef\xbb\xbfpath,mpp,split\na.svs, ,\n")
+
+    assert load_cohort(path).entries[0].mpp is None
+
+
+def test_excluded_slides_are_left_out(tmp_path):
+    cohort = load_cohort(write(tmp_path, "path,exclude\na.svs,\nb.svs,out of focus\n"))
+
+    assert [entry.slide_id for entry in cohort.included] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("path,pacient_id\na.svs,1\n", "unknown column `pacient_id`: did you mean `patient_id`"),
+        ("slide\na.svs\n", "no column `path`"),
+        ("path\n", "has no slides"),
+        ("path,slide_id\na.svs,x\nb.svs,x\n", "slide_id x stands on more than one row"),
+        ("path,slide_id\na.svs,a b\n", "line 2"),
+        ("path,split\na.svs,training\n", "'train', 'val' or 'test'"),
+        ("path,mpp\na.svs,half\n", "`mpp` = 'half'"),
+        ("path\na.svs,extra\n", "line 2: the number of fields differs"),
+        ("path\nbad name.svs\n", "'bad name'"),
+    ],
+)
+def test_a_manifest_that_does_not_hold_together_is_refused(tmp_path, text, says):
+    with pytest.raises(BadManifestError, match=says):
+        load_cohort(write(tmp_path, text))
+
+
+def test_a_manifest_is_written_from_a_folder_with_annotations_beside_slides(tmp_path):
+    (tmp_path / "in/sub").mkdir(parents=True)
+    for name in ("in/b.svs", "in/sub/a,1.tiff", "in/b.geojson", "in/notes.txt"):
+        (tmp_path / name).touch()
+    (tmp_path / "in/sub/a,1.tiff").rename(tmp_path / "in/sub/a.tiff")
+
+    cohort = init_cohort(tmp_path / "in", tmp_path / "out.csv")
+
+    assert [entry.path for entry in cohort.entries] == ["in/b.svs", "in/sub/a.tiff"]
+    assert cohort.entries[0].annotations == "in/b.geojson"
+    with (tmp_path / "out.csv").open() as stream:
+        assert len(next(csv.reader(stream))) == 10
+
+
+def test_an_existing_manifest_is_not_overwritten(tmp_path):
+    (tmp_path / "a.svs").touch()
+    write(tmp_path, "path\nmine.svs\n")
+
+    with pytest.raises(BadManifestError, match="exists already"):
+        init_cohort(tmp_path, tmp_path / "cohort.csv")
+    assert "mine" in (tmp_path / "cohort.csv").read_text()

@@ -1,0 +1,164 @@
+"""The command line as a person uses it: real processes, exit codes, one message."""
+
+import json
+import tomllib
+
+import pytest
+from typer.main import get_command
+
+from pipeline.cli import cli
+from pipeline.config import Settings, load_settings
+from pipeline.errors import BadRecipeError
+from tests.small_road import make_slide, make_sources
+
+MAX_OPTIONS = 6
+
+
+def commands():
+    def walk(command, path):
+        if hasattr(command, "commands"):
+            for name, child in command.commands.items():
+                yield from walk(child, f"{path} {name}".strip())
+        else:
+            yield path, command
+
+    return dict(walk(get_command(cli), ""))
+
+
+def test_the_verbs_are_those_of_the_contract_and_have_at_most_six_options():
+    found = commands()
+
+    assert set(found) == {
+        "doctor", "info", "cohort init", "cohort check", "ingest", "tile", "train", "infer", "evaluate", "demo",
+    }  # fmt: skip
+    for name, command in found.items():
+        options = [p for p in command.params if p.param_type_name == "option" and p.name != "help"]
+        assert len(options) <= MAX_OPTIONS, name
+
+
+def test_the_app_s_verbs_are_found_by_entry_point(gemslide):
+    done = gemslide("--help")
+
+    assert done.code == 0
+    assert " app " in done.out
+    assert " view " in done.out
+    assert "Research use only" in done.out
+
+
+def test_doctor_finds_nothing_required_missing(gemslide):
+    done = gemslide("doctor", "--json")
+    findings = {line["name"]: line for line in map(json.loads, done.out.splitlines())}
+
+    assert done.code == 0
+    assert findings["zarr codec imagecodecs_jpeg"]["value"] == "pipeline.store.codecs"
+    assert all(f["is_good"] for f in findings.values() if f["is_required"])
+
+
+def test_the_road_by_hand(gemslide, tmp_path):
+    manifest = make_sources(tmp_path / "in")
+    project = tmp_path / "p"
+
+    checked = gemslide("cohort", "check", manifest, "--project", project)
+    ingested = gemslide("ingest", manifest, "--project", project, "--json")
+    again = gemslide("ingest", manifest, "--project", project, "--json")
+    tiled = gemslide("tile", manifest, "--project", project, "--tile-px", 32, "--mpp", 1.0, "--json")
+    told = gemslide("info", project / "slides/small-val.ome.zarr", "--json")
+
+    assert (checked.code, ingested.code, again.code, tiled.code, told.code) == (0,) * 5, ingested.err + tiled.err
+    assert [json.loads(line)["status"] for line in ingested.out.splitlines()] == ["done"] * 3
+    assert [json.loads(line)["status"] for line in again.out.splitlines()] == ["skipped"] * 3
+    assert (project / "tiles/tiles.parquet").exists()
+    assert json.loads(told.out)["slide_id"] == "small-val"
+    assert len(list((project / "runs").glob("*.json"))) == 3
+
+
+def test_failed_slides_end_in_a_table_and_do_not_stop_the_others(gemslide, tmp_path):
+    make_slide(tmp_path / "good.tiff", 1)
+    (tmp_path / "pointer.ndpi").write_text("version https://git-lfs\noid sha256:00\n")
+    (tmp_path / "cut.tiff").write_bytes((tmp_path / "good.tiff").read_bytes()[:9000])
+    sources = [tmp_path / name for name in ("pointer.ndpi", "cut.tiff", "good.tiff", "missing.svs")]
+
+    done = gemslide("ingest", *sources, "--project", tmp_path / "p", "--json")
+    lines = {line["slide_id"]: line for line in map(json.loads, done.out.splitlines())}
+
+    assert done.code == 1
+    assert {name: line["status"] for name, line in lines.items()} == {
+        "pointer": "refused", "cut": "refused", "good": "done", "missing": "refused",
+    }  # fmt: skip
+    assert "git lfs pull" in lines["pointer"]["message"]
+    assert lines["cut"]["code"] in ("corrupt_tile", "unreadable")
+    assert "3 of 4 not done" in done.err
+    assert [p.name for p in (tmp_path / "p/slides").iterdir()] == ["good.ome.zarr"]
+
+
+def test_missing_mpp_names_the_remedy_and_an_absurd_one_is_refused(gemslide, tmp_path):
+    import tifffile
+
+    make_slide(tmp_path / "a.tiff", 1)
+    with tifffile.TiffFile(tmp_path / "a.tiff", mode="r+") as tiff:
+        for page in tiff.pages:
+            page.tags["ResolutionUnit"].overwrite(1)
+
+    missing = gemslide("ingest", tmp_path / "a.tiff", "--project", tmp_path / "p", "--json")
+    absurd = gemslide("ingest", tmp_path / "a.tiff", "--project", tmp_path / "p", "--mpp", 352.8, "--json")
+    given = gemslide("ingest", tmp_path / "a.tiff", "--project", tmp_path / "p", "--mpp", 0.5, "--json")
+
+    assert json.loads(missing.out)["code"] == json.loads(absurd.out)["code"] == "missing_mpp"
+    assert "--mpp" in json.loads(missing.out)["message"]
+    assert (missing.code, absurd.code, given.code) == (1, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "says"),
+    [
+        (("patient-1", "patient-0"), "leakage", "patient patient-0 stands in 2 splits"),
+        (("file-val.geojson", "none.geojson"), "bad_annotation", "no such file"),
+        (("annotations", "anotations"), "bad_manifest", "did you mean `annotations`"),
+    ],
+)
+def test_a_bad_cohort_is_one_message_and_leaves_no_table(gemslide, road, tmp_path, change, code, says):
+    manifest = make_sources(tmp_path / "in")
+    manifest.write_text(manifest.read_text().replace(*change))
+    (tmp_path / "p").mkdir()
+    (tmp_path / "p/slides").symlink_to(road.project.slides_dir)
+
+    done = gemslide("tile", manifest, "--project", tmp_path / "p", "--tile-px", 32, "--mpp", 1, "--json")
+
+    assert done.code == 1
+    assert json.loads(done.out)["code"] == code
+    assert says in json.loads(done.out)["message"]
+    assert not list((tmp_path / "p").glob("tiles/*"))
+
+
+def test_a_class_the_settings_do_not_know_is_refused(gemslide, road, tmp_path):
+    (tmp_path / "slides").symlink_to(road.project.slides_dir)
+    (tmp_path / "gemslide.toml").write_text('[tile]\ntile_px = 32\nmpp = 1.0\nclasses = ["cold"]\n')
+
+    done = gemslide("tile", road.cohort, "--project", tmp_path, "--json")
+
+    assert json.loads(done.out)["code"] == "bad_annotation"
+    assert "'warm' is not among the classes cold" in json.loads(done.out)["message"]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[tile]\ntilepx = 3\n", r"unknown key `tile.tilepx`: did you mean `tile_px`"),
+        ("[ingest.tissue]\nmin_deltae = 3\n", r"did you mean `min_delta_e`"),
+        ("[tiles]\n", r"did you mean `tile`"),
+        ("[infer]\nthreshold = 2\n", r"`infer.threshold` = 2"),
+        ("[infer\n", "not valid TOML"),
+    ],
+)
+def test_misspelt_settings_are_refused_with_the_right_word(tmp_path, text, says):
+    (tmp_path / "gemslide.toml").write_text(text)
+
+    with pytest.raises(BadRecipeError, match=says):
+        load_settings(tmp_path / "gemslide.toml")
+
+
+def test_an_empty_settings_file_means_the_defaults(tmp_path):
+    (tmp_path / "gemslide.toml").write_text("")
+
+    assert load_settings(tmp_path / "gemslide.toml") == Settings()
+    assert tomllib.loads("") == {}

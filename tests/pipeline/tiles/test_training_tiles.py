@@ -1,0 +1,91 @@
+import pickle
+
+import numpy as np
+import pytest
+
+from pipeline.config import TileConfig
+from pipeline.errors import BadRecipeError, ChangedSourceError, EmptyTableError
+from pipeline.manifest import load_cohort
+from pipeline.store.reader import StoreReader
+from pipeline.tiles.dataset import TileDataset
+from pipeline.tiles.table import read_table
+from pipeline.tiles.tile import make_tile_table
+from tests.small_road import CELL_PX0, TILES
+
+
+def test_tiles_are_the_store_s_pixels(road):
+    dataset = TileDataset(road.project.root, "small")
+    frame = read_table(road.project.tile_table_path("small")).frame
+
+    row = frame.iloc[17]
+    expected = StoreReader(road.project.store_path(row.slide_id)).read_square(
+        row.level, row.x_px0, row.y_px0, row.side_px0, row.tile_px
+    )
+
+    assert np.array_equal(dataset.read(17), expected)
+    assert dataset.read(17).shape == (32, 32, 3)
+
+
+def test_a_tile_at_a_level_s_own_resolution_is_read_without_resampling(road):
+    frame = read_table(road.project.tile_table_path("small")).frame
+    row = frame.iloc[5]
+    reader = StoreReader(road.project.store_path(row.slide_id))
+
+    assert row.level == 1
+    assert np.array_equal(
+        TileDataset(road.project.root, "small").read(5),
+        reader.read_region(1, row.x_px0 // 2, row.y_px0 // 2, 32, 32),
+    )
+
+
+def test_labels_follow_the_annotated_halves(road):
+    frame = read_table(road.project.tile_table_path("small")).frame
+    middle = 1100 // CELL_PX0 // 2 * CELL_PX0
+
+    assert set(frame[frame.x_px0 + 64 <= middle].label) == {"warm"}
+    assert set(frame[frame.x_px0 >= middle].label) == {"cold"}
+
+
+def test_the_table_is_ordered_and_says_how_it_was_made(road):
+    table = read_table(road.project.tile_table_path("small"))
+    frame = table.frame
+
+    assert frame.equals(frame.sort_values(["slide_id", "y_px0", "x_px0"]))
+    assert table.metadata["class_order"] == ["cold", "warm"]
+    assert set(table.metadata["stride_px0"].values()) == {64}
+    assert len(table.metadata["manifest_sha256"]) == 64
+    assert (frame.tissue >= TILES.min_tissue).all()
+
+
+def test_classes_the_recipe_does_not_know_are_refused(road):
+    with pytest.raises(BadRecipeError, match=r"the recipe does not know \['warm'\]"):
+        TileDataset(road.project.root, "small", ["cold"])
+
+
+def test_a_tile_set_that_does_not_exist_is_refused_with_those_that_do(road):
+    with pytest.raises(EmptyTableError, match=r"there are: small"):
+        TileDataset(road.project.root, "smal")
+
+
+def test_a_slide_without_enough_tissue_gives_an_empty_table_and_no_file(road):
+    with pytest.raises(EmptyTableError, match="no tiles"):
+        make_tile_table(
+            road.project, "none", TileConfig(tile_px=400, mpp=1.0, min_tissue=1.0), cohort=load_cohort(road.cohort)
+        )
+    assert not road.project.tile_table_path("none").exists()
+
+
+def test_a_store_made_from_other_bytes_is_noticed(road):
+    dataset = TileDataset(road.project.root, "small")
+    dataset._sources = dict.fromkeys(dataset._sources, "0" * 64)
+
+    with pytest.raises(ChangedSourceError, match="other bytes than the tile table saw"):
+        dataset.read(0)
+
+
+def test_a_reader_survives_pickling(road):
+    reader = StoreReader(road.project.store_path("small-val"))
+
+    again = pickle.loads(pickle.dumps(reader))
+
+    assert np.array_equal(again.read_region(0, 100, 100, 90, 70), reader.read_region(0, 100, 100, 90, 70))

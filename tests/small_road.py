@@ -1,0 +1,127 @@
+"""A project small enough for every test run: real files, all stages, seconds.
+
+Slides are not square and every tile differs. "warm" tissue is red-brown, "cold" tissue blue-violet, on light glass.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import tifffile
+
+from pipeline.config import IngestConfig, TileConfig, TissueConfig
+from pipeline.ingest.ingest import IngestRequest, ingest_slide
+from pipeline.launch import train
+from pipeline.manifest import load_cohort
+from pipeline.project import Project
+from pipeline.tiles.tile import make_tile_table
+
+SIZE_WH_PX0 = (1100, 820)
+CELL_PX0 = 64
+MPP0 = 0.5
+WARM, COLD = (170, 90, 60), (110, 100, 180)
+TISSUE = TissueConfig(mpp=4.0, close_um=0, max_speck_um2=0, min_object_um2=0, max_hole_um2=0)
+TILES = TileConfig(tile_px=32, mpp=1.0, classes=("cold", "warm"))
+RECIPE = """
+[data]
+tile_set = "small"
+classes = ["cold", "warm"]
+[model]
+depth = 11
+num_classes = 2
+[parallel]
+strategy = "{strategy}"
+num_stages = {num_stages}
+num_microbatches = 2
+microbatch_size = 4
+timeout_s = 120.0
+[optim]
+lr = 0.05
+[train]
+steps = {steps}
+"""
+
+
+@dataclass(frozen=True)
+class SmallRoad:
+    """Where its things lie."""
+
+    project: Project
+    cohort: Path
+    model_id: str
+
+    @property
+    def test_slide(self) -> str:
+        return "small-test"
+
+
+def write_recipe(path: Path, *, strategy: str = "single", num_stages: int = 1, steps: int = 4) -> Path:
+    path.write_text(RECIPE.format(strategy=strategy, num_stages=num_stages, steps=steps), encoding="utf-8")
+    return path
+
+
+def make_slide(path: Path, seed: int) -> None:
+    """A tiled JPEG pyramid of two levels: left half warm, right half cold, glass around."""
+    random = np.random.default_rng(seed)
+    width, height = SIZE_WH_PX0
+    pixels = np.full((height, width, 3), 242, np.uint8)
+    for row in range(1, height // CELL_PX0 - 1):
+        for column in range(1, width // CELL_PX0 - 1):
+            colour = WARM if column < width // CELL_PX0 // 2 else COLD
+            y, x = row * CELL_PX0, column * CELL_PX0
+            cell = np.asarray(colour) + random.integers(-25, 25, 3) + random.integers(-30, 30, (CELL_PX0, CELL_PX0, 1))
+            pixels[y : y + CELL_PX0, x : x + CELL_PX0] = np.clip(cell, 0, 255)
+    with tifffile.TiffWriter(path) as tiff:
+        for level, picture in enumerate((pixels, pixels[::2, ::2])):
+            per_cm = 1e4 / (MPP0 * 2**level)
+            tiff.write(
+                picture, tile=(256, 256), photometric="rgb", compression="jpeg", resolution=(per_cm, per_cm),
+                resolutionunit="CENTIMETER", subfiletype=1 if level else 0, metadata=None,
+            )  # fmt: skip
+
+
+def write_annotations(path: Path) -> None:
+    width, height = SIZE_WH_PX0
+    columns, rows = width // CELL_PX0, height // CELL_PX0
+    edges = (CELL_PX0, columns // 2 * CELL_PX0, (columns - 1) * CELL_PX0)
+    top, bottom = CELL_PX0, (rows - 1) * CELL_PX0
+    features = [
+        {
+            "type": "Feature",
+            "geometry": {
+                "type": "Polygon",
+                "coordinates": [[[x0, top], [x1, top], [x1, bottom], [x0, bottom], [x0, top]]],
+            },
+            "properties": {"objectType": "annotation", "classification": {"name": name, "color": [1, 2, 3]}},
+        }
+        for name, x0, x1 in (("warm", edges[0], edges[1]), ("cold", edges[1], edges[2]))
+    ]
+    path.write_text(json.dumps({"type": "FeatureCollection", "features": features}), encoding="utf-8")
+
+
+def make_sources(folder: Path) -> Path:
+    """Three slides with annotations and the manifest. Returns the manifest."""
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = ["path,slide_id,patient_id,annotations,split"]
+    for seed, split in enumerate(("train", "val", "test")):
+        make_slide(folder / f"file-{split}.tiff", seed)
+        write_annotations(folder / f"file-{split}.geojson")
+        rows.append(f"file-{split}.tiff,small-{split},patient-{seed},file-{split}.geojson,{split}")
+    manifest = folder / "cohort.csv"
+    manifest.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    return manifest
+
+
+def make_small_road(folder: Path) -> SmallRoad:
+    project = Project(folder / "project")
+    manifest = make_sources(folder / "sources")
+    cohort = load_cohort(manifest)
+    for entry in cohort.included:
+        request = IngestRequest(cohort.slide_path(entry), entry.slide_id)
+        ingest_slide(request, project, IngestConfig(shard_px=512, tissue=TISSUE))
+    make_tile_table(project, "small", TILES, cohort=cohort)
+    trained = train(write_recipe(folder / "small.toml"), project.root, 1)
+    return SmallRoad(project, manifest, trained.best)

@@ -1,0 +1,99 @@
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from training.augment import augment, to_input
+from training.config import AugmentConfig
+from training.errors import BadRecipeError, EmptyTableError
+from training.tile_dataset import BatchPlan, channel_statistics, check_enough, find_source, read_tiles
+
+
+class Source:
+    """30 train tiles, 20 of class 0 and 10 of class 1; 3 val tiles; 2 unlabelled."""
+
+    Error = ValueError
+    classes = ("a", "b")
+    tile_px, mpp, fingerprint = 6, 1.0, "f"
+    labels = np.array([0] * 20 + [1] * 10 + [0, 1, 1] + [-1, -1])
+    splits = np.array(["train"] * 30 + ["val"] * 3 + ["train"] * 2)
+
+    def __len__(self):
+        return len(self.labels)
+
+    def read(self, index):
+        return np.random.default_rng(index).integers(0, 256, (6, 6, 3), dtype=np.uint8)
+
+
+def test_an_epoch_shows_every_labelled_train_tile_once():
+    plan = BatchPlan(Source(), batch_size=5, seed=3, balance=False)
+
+    seen = np.concatenate([plan.batch(step) for step in range(plan.steps_per_epoch)])
+
+    assert sorted(seen.tolist()) == list(range(30))
+
+
+def test_batches_depend_on_seed_and_step_alone():
+    plans = [BatchPlan(Source(), batch_size=4, seed=seed, balance=False) for seed in (1, 1, 2)]
+
+    assert np.array_equal(plans[0].batch(9), plans[1].batch(9))
+    assert not np.array_equal(plans[0].batch(9), plans[2].batch(9))
+    assert not np.array_equal(plans[0].batch(0), plans[0].batch(plans[0].steps_per_epoch))
+
+
+def test_balanced_batches_show_both_classes_equally_often():
+    source = Source()
+    plan = BatchPlan(source, batch_size=10, seed=0, balance=True)
+
+    drawn = np.concatenate([source.labels[plan.batch(step)] for step in range(300)])
+
+    assert drawn.mean() == pytest.approx(0.5, abs=0.03)
+
+
+def test_too_few_tiles_are_refused_with_the_counts():
+    with pytest.raises(EmptyTableError, match=r"30 labelled train tiles and 3 labelled val .*batch of 31"):
+        check_enough(Source(), 31, 2, "t")
+
+
+def test_another_number_of_classes_is_refused():
+    with pytest.raises(BadRecipeError, match=r"num_classes = 3, but tile set 't' has 2 classes: a, b"):
+        check_enough(Source(), 4, 3, "t")
+
+
+def test_an_unregistered_source_is_refused_with_those_that_are():
+    with pytest.raises(BadRecipeError, match="registered datasets are tiles"):
+        find_source("folder")
+
+
+def test_a_tile_is_augmented_the_same_wherever_it_is_read():
+    indices = np.array([3, 8, 21])
+    with ThreadPoolExecutor(2) as pool:
+        tiles = read_tiles(Source(), indices, pool)
+    config = AugmentConfig(brightness=0.1, contrast=0.2)
+
+    together = augment(tiles, indices, step=5, seed=0, config=config)
+    alone = augment(tiles[1:2], indices[1:2], step=5, seed=0, config=config)
+
+    assert np.array_equal(together[1], alone[0])
+    assert not np.array_equal(together, augment(tiles, indices, step=6, seed=0, config=config))
+
+
+def test_flips_only_move_pixels():
+    tiles = Source().read(0)[None]
+
+    turned = augment(tiles, np.array([0]), step=1, seed=2, config=AugmentConfig())
+
+    assert sorted(map(tuple, turned.reshape(-1, 3))) == sorted(map(tuple, tiles.reshape(-1, 3)))
+
+
+def test_inputs_are_normalised_and_channels_last():
+    source = Source()
+    mean, std = channel_statistics(source, np.arange(30))
+    tiles = np.stack([source.read(i) for i in range(30)])
+
+    images = to_input(tiles, mean, std)
+
+    assert images.shape == (30, 3, 6, 6)
+    assert images.stride()[1] == 1
+    assert images.mean(dim=(0, 2, 3)).abs().max() < 1e-3
+    assert (images.std(dim=(0, 2, 3)) - 1).abs().max() < 1e-2
