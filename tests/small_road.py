@@ -102,6 +102,10 @@ def write_annotations(path: Path) -> None:
     path.write_text(json.dumps({"type": "FeatureCollection", "features": features}), encoding="utf-8")
 
 
+def _ring(x0: int, x1: int, top: int, bottom: int) -> list[list[int]]:
+    return [[x0, top], [x1, top], [x1, bottom], [x0, bottom], [x0, top]]
+
+
 def make_sources(folder: Path) -> Path:
     """Three slides with annotations and the manifest. Returns the manifest."""
     folder.mkdir(parents=True, exist_ok=True)

@@ -18,26 +18,24 @@ from pipeline.manifest import COLUMNS, SlideEntry
 from pipeline.run_record import SlideOutcome
 from tests.contracts.test_folder_rules import ROOT
 
-CODES = set(
-    [
-        "missing_mpp",
-        "unreadable",
-        "corrupt_tile",
-        "not_brightfield_rgb",
-        "claims_too_much",
-        "changed_source",
-        "locked",
-        "disk_full",
-        "bad_manifest",
-        "bad_annotation",
-        "leakage",
-        "bad_recipe",
-        "wrong_world_size",
-        "empty_table",
-        "no_tissue",
-        "insane_output",
-    ]
-)
+CODES = {
+    "missing_mpp",
+    "unreadable",
+    "corrupt_tile",
+    "not_brightfield_rgb",
+    "claims_too_much",
+    "changed_source",
+    "locked",
+    "disk_full",
+    "bad_manifest",
+    "bad_annotation",
+    "leakage",
+    "bad_recipe",
+    "wrong_world_size",
+    "empty_table",
+    "no_tissue",
+    "insane_output",
+}
 
 
 @pytest.fixture(scope="module")

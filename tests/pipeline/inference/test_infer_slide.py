@@ -73,7 +73,8 @@ def test_every_file_of_the_contract_is_written(road, own, predictor):
     assert {path.name for path in folder.iterdir()} == {
         "predictions.csv", "predictions.geojson", "hotspots.json", "heatmap_warm.png",
     }  # fmt: skip
-    assert Image.open(folder / "heatmap_warm.png").size[0] > 800
+    with Image.open(folder / "heatmap_warm.png") as picture:
+        assert picture.size[0] > 800
     assert read_hotspots(own.root, road.test_slide, road.model_id) == json.loads((folder / "hotspots.json").read_text())
 
 
@@ -136,12 +137,12 @@ def predictions(values):
 
 def test_hotspots_are_connected_areas_with_their_strongest_cell():
     p = np.zeros((6, 8))
-    p[1, 1], p[2, 2], p[5, 6], p[0, 7] = 0.6, 0.9, 0.7, np.nan
+    p[1, 1], p[2, 2], p[5, 6], p[0, 7] = 0.625, 0.875, 0.75, np.nan
     values = np.stack([1 - p, p])
 
     spots = find_hotspots(predictions(values), ["p"], mpp0=0.5, threshold=0.5, most=10)
 
-    assert [(s["x_px0"], s["y_px0"], s["score"]) for s in spots] == [(250, 250, 0.9), (650, 550, 0.7)]
+    assert [(s["x_px0"], s["y_px0"], s["score"]) for s in spots] == [(250, 250, 0.875), (650, 550, 0.75)]
     assert [s["area_um2"] for s in spots] == [2 * 50**2, 50**2]
 
 
