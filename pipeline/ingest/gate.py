@@ -14,16 +14,18 @@ from pipeline.slides.slide import EncodedLevel, Pixels, Slide
 from pipeline.store.codecs import ChunkError, decode_jpeg
 from pipeline.store.metadata import Gate
 
+_TIFFFILE = f"tifffile {tifffile.__version__}"
+
 
 class PassThroughGate:
-    """Compares tiles with OpenSlide where it sees the same levels, else with tifffile."""
+    """Compares tiles with OpenSlide where it sees the same levels and can place them exactly, else with tifffile."""
 
     def __init__(self, path: Path, slide: Slide, num_tiles: int) -> None:
         self._slide = slide
         self._num_tiles = num_tiles
         sizes_wh = [(level.width_px, level.height_px) for level in slide.info.levels]
         self._second = SecondDecoder.for_level_sizes(path, sizes_wh)
-        self.against = self._second.name if self._second else f"tifffile {tifffile.__version__}"
+        self.against = self._second.name if self._second else _TIFFFILE
 
     def __enter__(self) -> PassThroughGate:
         return self
@@ -39,17 +41,20 @@ class PassThroughGate:
             CorruptTileError: no decoder can read a sampled tile.
         """
         sample = list(sample_tiles(encoded, self._num_tiles))
+        witnesses: set[str] = set()
         for row, column in sample:
-            reason = self._difference(level, encoded, row, column)
+            reason, witness = self._difference(level, encoded, row, column)
             if reason:
-                return Gate(tiles=len(sample), against=self.against, equal=False, reason=reason)
-        return Gate(tiles=len(sample), against=self.against, equal=True)
+                return Gate(tiles=len(sample), against=witness, equal=False, reason=reason)
+            witnesses.add(witness)
+        return Gate(tiles=len(sample), against=", ".join(sorted(witnesses)), equal=True)
 
-    def _difference(self, level: int, encoded: EncodedLevel, row: int, column: int) -> str | None:
+    def _difference(self, level: int, encoded: EncodedLevel, row: int, column: int) -> tuple[str | None, str]:
+        """How the tile differs, None if it does not; and who was asked."""
         stream = encoded.jpeg(row, column)
         if stream is None:
-            return None
-        expected = self._expected(level, encoded, row, column)
+            return None, self.against
+        expected, witness = self._expected(level, encoded, row, column)
         height, width = expected.shape[:2]
         try:
             found = decode_jpeg(stream)[:height, :width]
@@ -59,16 +64,18 @@ class PassThroughGate:
                 "The file is damaged; copy or scan it again."
             ) from error
         if np.array_equal(found, expected):
-            return None
+            return None, witness
         worst = int(np.abs(found.astype(int) - expected).max())
-        return f"tile in row {row}, column {column} differs from {self.against} by up to {worst}"
+        return f"tile in row {row}, column {column} differs from {witness} by up to {worst}", witness
 
-    def _expected(self, level: int, encoded: EncodedLevel, row: int, column: int) -> Pixels:
+    def _expected(self, level: int, encoded: EncodedLevel, row: int, column: int) -> tuple[Pixels, str]:
         t = encoded.tile_px
         size = self._slide.info.levels[level]
         box = (column * t, row * t, min(t, size.width_px - column * t), min(t, size.height_px - row * t))
         pixels = self._second.read(level, *box) if self._second else None
-        return self._slide.read_region(level, *box) if pixels is None else pixels
+        if pixels is None or self._second is None:
+            return self._slide.read_region(level, *box), _TIFFFILE
+        return pixels, self._second.name
 
 
 def sample_tiles(encoded: EncodedLevel, num_tiles: int) -> Iterator[tuple[int, int]]:

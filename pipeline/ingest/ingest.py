@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from pipeline.config import IngestConfig
-from pipeline.errors import ChangedSourceError
+from pipeline.errors import ChangedSourceError, DiskFullError, LockedError, UnreadableError
 from pipeline.files import new_folder, sha256_of
 from pipeline.ingest.mpp import Mpp, resolve_mpp
 from pipeline.ingest.store_writer import StoreWriter
@@ -17,6 +21,10 @@ from pipeline.project import Project, check_slide_id
 from pipeline.slides.open_slide import open_slide
 from pipeline.store.metadata import Level, SlideAttributes, Source
 from pipeline.store.reader import StoreReader
+
+_UNWRITABLE = {
+    errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST, errno.EFBIG, errno.ENOSPC, errno.EDQUOT
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -67,7 +75,9 @@ def ingest_slide(
         source = Source(sha256=sha256_of(request.path), bytes=before[0], format=slide.info.format)
         if store.exists():
             return _finished(store, source, mpp, config, start)
-        with new_folder(store) as folder:
+        with _unwritable_in_words(store), new_folder(store) as folder:
+            if store.exists():
+                raise LockedError(f"{store.name}: another process finished it just now. Run again to check it.")
             writer = StoreWriter(folder, slide, config, mpp, advance)
             tissue = writer.write(request.path, slide_id, source)
             if _identity(request.path) != before:
@@ -79,6 +89,20 @@ def ingest_slide(
     return IngestReport(slide_id, store, source.sha256, False, tissue.fraction, tuple(writer.levels), round(seconds, 3))
 
 
+@contextmanager
+def _unwritable_in_words(store: Path) -> Iterator[None]:
+    """Say which target cannot be written. A disk that fills up has its own words, in `new_folder`."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _UNWRITABLE:
+            raise
+        raise DiskFullError(
+            f"{store}: cannot be written ({error.strerror}: {error.filename or 'while writing'}). Make the project "
+            "folder writable or choose another --project; nothing half-written was kept."
+        ) from error
+
+
 def _identity(path: Path) -> tuple[int, int]:
     stat = path.stat()
     return stat.st_size, stat.st_mtime_ns
@@ -87,14 +111,19 @@ def _identity(path: Path) -> tuple[int, int]:
 def _finished(store: Path, source: Source, mpp: Mpp, config: IngestConfig, start: float) -> IngestReport:
     """Skip a store made from the same bytes with the same settings; refuse anything else."""
     reader = StoreReader(store)
-    attributes = SlideAttributes.model_validate(reader.attributes)
+    try:
+        attributes = SlideAttributes.model_validate(reader.attributes)
+    except ValidationError as error:
+        raise UnreadableError(
+            f"{store}: its attributes are damaged ({error.error_count()} errors). Delete it and ingest again."
+        ) from error
     if attributes.source.sha256 != source.sha256:
         raise ChangedSourceError(
             f"slide {reader.slide_id}: the store {store} was made from other bytes (SHA-256 "
             f"{attributes.source.sha256[:12]}…, now {source.sha256[:12]}…). Give the slide another `slide_id`, "
             "or delete the store if the old file was wrong."
         )
-    settings = {"mpp0": attributes.mpp0, "ingest": attributes.ingest["settings"]}
+    settings = {"mpp0": attributes.mpp0, "ingest": attributes.ingest.get("settings")}
     wanted = {"mpp0": mpp.mpp0, "ingest": config.model_dump(mode="json")}
     if settings != wanted:
         changed = ", ".join(key for key in wanted if settings[key] != wanted[key])
@@ -102,6 +131,6 @@ def _finished(store: Path, source: Source, mpp: Mpp, config: IngestConfig, start
             f"slide {reader.slide_id}: the store {store} was made with other settings ({changed}). "
             "Delete it to ingest again, or keep the old settings."
         )
-    fraction = float(attributes.ingest["tissue_fraction"])
+    fraction = float(attributes.ingest.get("tissue_fraction", 0.0))
     seconds = round(time.perf_counter() - start, 3)
     return IngestReport(reader.slide_id, store, source.sha256, True, fraction, attributes.levels, seconds)

@@ -52,6 +52,8 @@ class StoreWriter:
     advance: Callable[[int], None] = no_bar
     levels: list[Level] = field(default_factory=list)
     specs: list[ArraySpec] = field(default_factory=list)
+    series: list[tuple[str, int, int, float | None]] = field(default_factory=list)
+    """Associated images as OME-XML lists them: name, width, height, no scale."""
 
     def write(self, path: Path, slide_id: str, source: Source) -> Tissue:
         """Write everything; the root group comes last, because it says that the store is complete.
@@ -119,6 +121,7 @@ class StoreWriter:
         for series, name in enumerate(kept, start=1):
             pixels = self.slide.associated_image(name)
             spec = self._decode_spec(pixels.shape[1], pixels.shape[0])
+            self.series.append((name, spec.width_px, spec.height_px, None))
             image = self.folder / str(series)
             write_level(image / "0", spec, _chunks_of(pixels, spec.chunk_px), no_bar)
             write_group(image, image_attributes(name, [1.0]))
@@ -155,7 +158,7 @@ class StoreWriter:
         series = [str(i) for i in range(1 + len(attributes.associated))]
         write_group(self.folder / "OME", {"ome": {"version": "0.5", "series": series}})
         first = self.specs[0]
-        xml = ome_xml([("slide", first.width_px, first.height_px, mpp0)])
+        xml = ome_xml([("slide", first.width_px, first.height_px, mpp0), *self.series])
         (self.folder / "OME" / "METADATA.ome.xml").write_text(xml, encoding="utf-8")
         ome = {"version": "0.5", "bioformats2raw.layout": 3}
         write_group(self.folder, {"ome": ome, "gemslide": attributes.model_dump(mode="json")})

@@ -66,6 +66,16 @@ def read_header(stream: bytes) -> JpegHeader:
     return JpegHeader(width_px, height_px, components, bits, has_jfif, has_adobe)
 
 
+def check_end(stream: bytes) -> None:
+    """A stream without an end marker was cut short or overwritten; decoders fill the rest with grey and say nothing.
+
+    Raises:
+        JpegError: no end marker.
+    """
+    if stream.rfind(EOI) < 0:
+        raise JpegError(f"its {len(stream)} bytes have no end marker (ffd9)")
+
+
 def self_contained(tile: bytes, tables: bytes | None, *, is_rgb: bool) -> bytes:
     """A complete JPEG stream with the pixels that the TIFF's own rules give the tile.
 
@@ -75,6 +85,7 @@ def self_contained(tile: bytes, tables: bytes | None, *, is_rgb: bool) -> bytes:
         is_rgb: the TIFF says photometric RGB; False for YCbCr.
     """
     header = read_header(tile)
+    check_end(tile)
     parts = [SOI]
     if is_rgb and not header.has_adobe and not header.has_jfif:
         parts.append(APP14_RGB)

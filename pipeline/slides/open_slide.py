@@ -8,13 +8,13 @@ from pathlib import Path
 from pipeline.errors import UnreadableError
 from pipeline.slides.openslide_ import OpenSlideSlide, detect_vendor
 from pipeline.slides.slide import Slide
-from pipeline.slides.tiff_ import TiffSlide, is_tiff
+from pipeline.slides.tiff_ import TiffSlide, hides_ycc, is_tiff
 
 TIFF_VENDORS = {None, "aperio", "generic-tiff"}
 """OpenSlide's names of the families whose TIFF structure is plain enough to read tile by tile."""
 
 READERS: list[tuple[str, Callable[[Path, str | None], bool], Callable[[Path], Slide]]] = [
-    ("tifffile", lambda path, vendor: vendor in TIFF_VENDORS and is_tiff(path), TiffSlide),
+    ("tifffile", lambda path, vendor: vendor in TIFF_VENDORS and is_tiff(path) and not hides_ycc(path), TiffSlide),
     ("openslide", lambda path, vendor: vendor is not None, OpenSlideSlide),
 ]
 
@@ -33,9 +33,17 @@ def open_slide(path: Path) -> Slide:
         if accepts(path, vendor):
             return reader(path)
     raise UnreadableError(
-        f"{path.name}: neither OpenSlide nor tifffile knows this format (first bytes: {path.open('rb').read(8)!r}). "
+        f"{path.name}: neither OpenSlide nor tifffile knows this format (first bytes: {_head(path)[:8]!r}). "
         "Check that the file is a slide and complete; `gemslide doctor` lists the formats."
     )
+
+
+def _head(path: Path) -> bytes:
+    try:
+        with path.open("rb") as stream:
+            return stream.read(64)
+    except OSError as error:
+        raise UnreadableError(f"{path}: cannot be read ({error.strerror}). Check its permissions.") from error
 
 
 def _check_file(path: Path) -> None:
@@ -43,8 +51,9 @@ def _check_file(path: Path) -> None:
         raise UnreadableError(f"{path}: no such file. Check the path (a manifest's paths are relative to it).")
     if path.is_dir():
         raise UnreadableError(f"{path}: is a folder; name the slide file inside it.")
-    with path.open("rb") as stream:
-        head = stream.read(64)
+    if not path.is_file():
+        raise UnreadableError(f"{path}: is neither a file nor a folder; name the slide file itself.")
+    head = _head(path)
     if not head:
         raise UnreadableError(f"{path.name}: the file is empty. Copy it again.")
     if head.startswith(b"version https://git-lfs"):

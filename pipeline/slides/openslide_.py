@@ -114,6 +114,10 @@ def _icc(slide: openslide.OpenSlide) -> bytes | None:
     return None if profile is None else bytes(profile.tobytes())
 
 
+_MAX_OFFSET_PX = 1e-3
+"""Cairo, which lays out OpenSlide's tiles, counts in 1/256 px."""
+
+
 class SecondDecoder:
     """OpenSlide as the independent witness of ingest's gate."""
 
@@ -127,16 +131,25 @@ class SecondDecoder:
             decoder = cls(path)
         except openslide.OpenSlideError:
             return None
-        return decoder if list(decoder._slide.level_dimensions) == sizes_wh else None
+        if list(decoder._slide.level_dimensions) == sizes_wh:
+            return decoder
+        decoder.close()
+        return None
 
     @property
     def name(self) -> str:
         return f"openslide {library_version()}"
 
     def read(self, level: int, x_px: int, y_px: int, width_px: int, height_px: int) -> Pixels | None:
-        """Pixels of one tile, None where OpenSlide cannot read it."""
+        """Pixels of one tile, None where OpenSlide cannot read it or only between its pixels.
+
+        OpenSlide takes whole level-0 positions: where a level's downsample is not a whole number, most of its pixels
+        do not start at one, and OpenSlide would blend neighbours.
+        """
         downsample = self._slide.level_downsamples[level]
         location_xy0 = (round(x_px * downsample), round(y_px * downsample))
+        if any(abs(at0 / downsample - at) > _MAX_OFFSET_PX for at0, at in zip(location_xy0, (x_px, y_px), strict=True)):
+            return None
         try:
             return _on_white(self._slide.read_region(location_xy0, level, (width_px, height_px)))
         except openslide.OpenSlideError:

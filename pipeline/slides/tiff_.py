@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import struct
+import threading
+from contextlib import ExitStack
 from functools import lru_cache
 from pathlib import Path
 
@@ -13,7 +15,7 @@ import tifffile
 from imagecodecs import DelayedImportError
 
 from pipeline.errors import ClaimsTooMuchError, CorruptTileError, NotBrightfieldRgbError, UnreadableError
-from pipeline.slides.jpeg import JpegError, read_header, self_contained
+from pipeline.slides.jpeg import JpegError, check_end, read_header, self_contained
 from pipeline.slides.slide import EncodedLevel, LevelSize, Pixels, SlideInfo, level_size
 from pipeline.slides.tiff_metadata import mpp_of, objective_power_of, scanner_model_of
 
@@ -26,7 +28,9 @@ TIFF_ERRORS = (
 )  # fmt: skip
 """What tifffile and the codecs raise on files that lie about themselves (checked on 26 such files)."""
 
-COMPRESSION_JPEG = 7
+COMPRESSION_OLD_JPEG, COMPRESSION_JPEG = 6, 7
+COMPRESSION_APERIO_YCC = 33003
+"""JPEG 2000 of Y, Cb, Cr; neither the stream nor the TIFF tags tell it from RGB, only OpenSlide knows."""
 PHOTOMETRIC_RGB, PHOTOMETRIC_YCBCR = 2, 6
 PLANAR_CONTIG = 1
 MAX_WHOLE_PAGE_BYTES = 256 * 2**20
@@ -43,25 +47,37 @@ def is_tiff(path: Path) -> bool:
         return stream.read(4) in (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 
 
+def hides_ycc(path: Path) -> bool:
+    """Whether tifffile would take the file's Y, Cb, Cr for R, G, B. A damaged file is for `TiffSlide` to report."""
+    try:
+        with tifffile.TiffFile(path) as tiff:
+            return bool(tiff.pages.first.compression == COMPRESSION_APERIO_YCC)
+    except TIFF_ERRORS:
+        return False
+
+
 class TiffSlide:
     """One TIFF slide. Level 0 is the first page; lower levels are its reduced copies."""
 
     def __init__(self, path: Path) -> None:
         self._name = path.name
         self._bytes = path.stat().st_size
-        try:
-            self._tiff = tifffile.TiffFile(path)
-            pages = _level_pages(self._tiff)
-        except TIFF_ERRORS as error:
-            raise UnreadableError(
-                f"{self._name}: tifffile cannot read its structure ({type(error).__name__}: {error}). "
-                "The file is damaged or cut short; copy it again."
-            ) from error
-        _check_claim(pages[0], self._bytes, self._name)
-        _check_pixels_are_rgb(pages[0], self._name)
+        with ExitStack() as on_error:
+            try:
+                self._tiff = on_error.enter_context(tifffile.TiffFile(path))
+                pages = _level_pages(self._tiff)
+            except TIFF_ERRORS as error:
+                raise UnreadableError(
+                    f"{self._name}: tifffile cannot read its structure ({type(error).__name__}: {error}). "
+                    "The file is damaged or cut short; copy it again."
+                ) from error
+            _check_claim(pages[0], self._bytes, self._name)
+            _check_compression(pages[0], self._name)
+            _check_pixels_are_rgb(pages[0], self._name)
+            self.info = self._read_info(pages)
+            on_error.pop_all()
         self._fd = os.open(path, os.O_RDONLY)
         self._levels = [TiffLevel(page, self._fd, self._bytes, self._name) for page in pages]
-        self.info = self._read_info(pages)
 
     def _read_info(self, pages: list[tifffile.TiffPage]) -> SlideInfo:
         mpp_xy, looked_in = mpp_of(self._tiff)
@@ -95,9 +111,14 @@ class TiffSlide:
     def associated_image(self, name: str) -> Pixels:
         page = self._associated_pages()[name]
         try:
-            return np.asarray(page.asarray(), dtype=np.uint8)
+            pixels = np.asarray(page.asarray(), dtype=np.uint8)
         except TIFF_ERRORS as error:
             raise CorruptTileError(f"{self._name}: its {name} image cannot be decoded: {error}.") from error
+        if pixels.ndim != 3 or pixels.shape[2] != 3:
+            raise NotBrightfieldRgbError(
+                f"{self._name}: its {name} image has shape {pixels.shape}, not RGB. Leave it out of `keep_associated`."
+            )
+        return pixels
 
     def __enter__(self) -> TiffSlide:
         return self
@@ -120,6 +141,7 @@ class TiffLevel:
         self.rows = -(-self.height_px // max(1, self._segment_wh[1]))
         self._is_rgb = page.photometric == PHOTOMETRIC_RGB
         self._whole_page = lru_cache(maxsize=1)(self._read_whole_page)
+        self._whole_page_lock = threading.Lock()
 
     # --- the scanner's own tiles -----------------------------------------------------------------
 
@@ -169,7 +191,7 @@ class TiffLevel:
         rows = range(max(0, y_px // tile_h), min(self.rows, -(-(y_px + height_px) // tile_h)))
         for row in rows:
             for column in columns:
-                tile = self._tile(row, column) if self.is_tiled else self._whole_page()
+                tile = self._tile(row, column) if self.is_tiled else self._page_once()
                 if tile is not None:
                     _paste(region, tile, column * tile_w - x_px, row * tile_h - y_px)
         return region
@@ -182,6 +204,8 @@ class TiffLevel:
         if raw is None:
             return None
         try:
+            if self._page.compression == COMPRESSION_JPEG:
+                check_end(raw)
             decoded = self._page.decode(raw, index, jpegtables=self._page.jpegtables)[0]
         except TIFF_ERRORS as error:
             raise self._corrupt(row, column, error) from error
@@ -193,14 +217,33 @@ class TiffLevel:
         tile_w, tile_h = self._segment_wh
         return tile[: min(tile_h, self.height_px - row * tile_h), : min(tile_w, self.width_px - column * tile_w)]
 
+    def _page_once(self) -> Pixels:
+        """The whole page, decoded by the first thread that asks: tifffile reads a page through one file position."""
+        with self._whole_page_lock:
+            return self._whole_page()
+
     def _read_whole_page(self) -> Pixels:
         try:
+            self._check_strips()
             pixels = np.asarray(self._page.asarray())
         except TIFF_ERRORS as error:
             raise self._corrupt(0, 0, error) from error
         if pixels.shape != (self.height_px, self.width_px, 3):
             raise self._corrupt(0, 0, f"decodes to shape {pixels.shape}, not {(self.height_px, self.width_px, 3)}")
         return pixels
+
+    def _check_strips(self) -> None:
+        """tifffile fills strips that are missing with black, and JPEG strips that are cut short with grey."""
+        page = self._page
+        wanted = -(-self.height_px // max(1, page.rowsperstrip))
+        if len(page.dataoffsets) != wanted or len(page.databytecounts) != wanted:
+            raise ValueError(f"{len(page.dataoffsets)} strips listed where {wanted} are needed")
+        for index in range(wanted):
+            raw = self._segment_bytes(index)
+            if raw is None:
+                raise ValueError(f"strip {index} of {wanted} is missing")
+            if page.compression == COMPRESSION_JPEG:
+                check_end(raw)
 
     def _corrupt(self, row: int, column: int, why: object) -> CorruptTileError:
         return CorruptTileError(
@@ -237,7 +280,7 @@ def _level_pages(tiff: tifffile.TiffFile) -> list[tifffile.TiffPage]:
 
 
 def _is_reduced_copy(page: tifffile.TiffPage, first: tifffile.TiffPage) -> bool:
-    if page.samplesperpixel != first.samplesperpixel or page.dtype != first.dtype:
+    if not _is_rgb(page) or page.planarconfig != PLANAR_CONTIG:
         return False
     if page.imagewidth < 1 or page.imagelength < 1:
         return False
@@ -250,24 +293,30 @@ def _sizes(pages: list[tifffile.TiffPage]) -> tuple[LevelSize, ...]:
     return tuple(level_size(p.imagewidth, p.imagelength, first.imagewidth, first.imagelength) for p in pages)
 
 
+def _is_rgb(page: tifffile.TiffPage) -> bool:
+    # Only JPEG's decoder turns YCbCr into RGB: with other compressions tifffile gives Y, Cb, Cr as they are.
+    is_ycc_jpeg = page.photometric == PHOTOMETRIC_YCBCR and page.compression == COMPRESSION_JPEG
+    return bool(
+        page.samplesperpixel == 3
+        and page.bitspersample == 8
+        and page.dtype == np.uint8
+        and page.imagedepth == 1
+        and (page.photometric == PHOTOMETRIC_RGB or is_ycc_jpeg)
+    )
+
+
 def _check_pixels_are_rgb(page: tifffile.TiffPage, name: str) -> None:
     orientation = page.tags.get(274)
     photometric = getattr(page.photometric, "name", str(page.photometric))
     found = (
         f"{page.samplesperpixel} samples of {page.bitspersample} bits, photometric {photometric}, "
+        f"compression {getattr(page.compression, 'name', page.compression)}, "
         f"{page.imagewidth}×{page.imagelength}×{page.imagedepth} px"
     )
-    is_rgb = (
-        page.samplesperpixel == 3
-        and page.bitspersample == 8
-        and page.dtype == np.uint8
-        and page.imagedepth == 1
-        and page.photometric in (PHOTOMETRIC_RGB, PHOTOMETRIC_YCBCR)
-    )
-    if not is_rgb:
+    if not _is_rgb(page):
         raise NotBrightfieldRgbError(
             f"{name}: holds {found}. Only 8-bit brightfield RGB slides are read (no fluorescence, 16-bit, grey, "
-            "CMYK, palette or transparent pictures). Export it as 8-bit RGB."
+            "CMYK, palette or transparent pictures, no YCbCr but in JPEG). Export it as 8-bit RGB."
         )
     if page.planarconfig != PLANAR_CONTIG:
         raise NotBrightfieldRgbError(f"{name}: colour planes are stored apart (planar). Export it as interleaved RGB.")
@@ -278,6 +327,15 @@ def _check_pixels_are_rgb(page: tifffile.TiffPage, name: str) -> None:
         )
     if page.imagewidth < 1 or page.imagelength < 1:
         raise UnreadableError(f"{name}: claims {page.imagewidth}×{page.imagelength} px. The file is damaged.")
+
+
+def _check_compression(page: tifffile.TiffPage, name: str) -> None:
+    if page.compression == COMPRESSION_OLD_JPEG or not isinstance(page.compression, tifffile.COMPRESSION):
+        raise UnreadableError(
+            f"{name}: TIFF compression {int(page.compression)} "
+            f"({getattr(page.compression, 'name', 'unknown')}) cannot be read. Convert the slide to a tiled TIFF "
+            "(for example `vips tiffsave --tile --compression jpeg`)."
+        )
 
 
 def _check_claim(page: tifffile.TiffPage, file_bytes: int, name: str) -> None:

@@ -38,7 +38,9 @@ def scanner_model_of(tiff: tifffile.TiffFile) -> str | None:
 
 
 def _aperio_number(tiff: tifffile.TiffFile, key: str) -> float | None:
-    match = re.search(rf"\|\s*{key}\s*=\s*([0-9.]+)", tiff.pages.first.description) if tiff.is_svs else None
+    if not tiff.is_svs:
+        return None
+    match = re.search(rf"\|\s*{key}\s*=\s*([0-9]+\.?[0-9]*|\.[0-9]+)\s*(\||$)", tiff.pages.first.description)
     return float(match.group(1)) if match else None
 
 
@@ -74,8 +76,8 @@ def _tag_mpp(tiff: tifffile.TiffFile) -> tuple[float, float] | None:
     x_tag, y_tag, unit_tag = (tags.get(code) for code in (282, 283, 296))
     if x_tag is None or y_tag is None or unit_tag is None:
         return None
-    unit_um = _UM_PER_UNIT.get(int(unit_tag.value))
     try:
+        unit_um = _UM_PER_UNIT.get(int(unit_tag.value))
         x, y = (numerator / denominator for numerator, denominator in (x_tag.value, y_tag.value))
         return None if unit_um is None else (unit_um / x, unit_um / y)
     except (ZeroDivisionError, TypeError, ValueError):

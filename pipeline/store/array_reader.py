@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import os
-import threading
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,13 +21,43 @@ Pixels = NDArray[np.uint8]
 """uint8 of shape (height, width, 3), RGB."""
 
 
+_READERS = itertools.count()
+"""Numbers of the readers: a new reader never sees the shards that an old one of the same path had open."""
+
+MAX_OPEN_SHARDS = 256
+"""In the whole process: a large slide has hundreds of shards, and many systems allow 1024 open files."""
+
+
+class _Shard:
+    """An open shard file. It closes itself when the cache and the last thread that reads it have let go."""
+
+    def __init__(self, path: str, num_chunks: int) -> None:
+        self.descriptor = os.open(path, os.O_RDONLY)
+        self.index: ShardIndex = read_index(self.descriptor, num_chunks)
+
+    def __del__(self) -> None:
+        if hasattr(self, "descriptor"):
+            os.close(self.descriptor)
+
+
+@lru_cache(maxsize=MAX_OPEN_SHARDS)
+def _open_shard(reader: int, array_dir: str, key: str, shard_chunks: int) -> _Shard | None:
+    """A shard of one reader; None where there is no file, that is where everything is white."""
+    path = f"{array_dir}/{key}"
+    try:
+        return _Shard(path, shard_chunks**2)
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise CorruptTileError(f"{path}: {error}. Delete the store and ingest the slide again.") from error
+
+
 class ArrayReader:
     """Reads the chunks and regions of one level's array. Safe in threads and in forked workers."""
 
     def __init__(self, path: Path, spec: ArraySpec) -> None:
         self.path, self.spec = path, spec
-        self._shards: dict[tuple[int, int], tuple[int, ShardIndex] | None] = {}
-        self._lock = threading.Lock()
+        self._number = next(_READERS)
 
     @classmethod
     def open(cls, path: Path) -> ArrayReader:
@@ -38,11 +70,6 @@ class ArrayReader:
             return cls(path, ArraySpec.from_zarr_json(read_json(path / "zarr.json")))
         except (OSError, ValueError) as error:
             raise UnreadableError(f"{path}: {error}. The store is damaged; delete it and ingest again.") from error
-
-    def __del__(self) -> None:
-        for shard in getattr(self, "_shards", {}).values():
-            if shard is not None:
-                os.close(shard[0])
 
     def chunk(self, row: int, column: int) -> bytes | None:
         """A chunk's bytes as stored; None for a sparse one (all white).
@@ -58,44 +85,34 @@ class ArrayReader:
         shard = self._shard(row // n, column // n)
         if shard is None:
             return None
-        descriptor, index = shard
-        offset, count = index[(row % n) * n + column % n]
+        offset, count = shard.index[(row % n) * n + column % n]
         if offset == MISSING:
             return None
-        data = os.pread(descriptor, int(count), int(offset))
+        data = os.pread(shard.descriptor, int(count), int(offset))
         if len(data) != int(count):
             raise self._corrupt(row, column, f"{len(data)} of {count} bytes")
         return data
 
-    def _shard(self, shard_row: int, shard_column: int) -> tuple[int, ShardIndex] | None:
-        key = (shard_row, shard_column)
-        with self._lock:
-            if key not in self._shards:
-                self._shards[key] = self._open_shard(*key)
-            return self._shards[key]
+    def _shard(self, shard_row: int, shard_column: int) -> _Shard | None:
+        key = self.spec.shard_key(shard_row, shard_column)
+        return _open_shard(self._number, str(self.path), key, self.spec.shard_chunks)
 
-    def _open_shard(self, shard_row: int, shard_column: int) -> tuple[int, ShardIndex] | None:
-        path = self.path / self.spec.shard_key(shard_row, shard_column)
-        try:
-            descriptor = os.open(path, os.O_RDONLY)
-        except FileNotFoundError:
-            return None
-        try:
-            return descriptor, read_index(descriptor, self.spec.shard_chunks**2)
-        except ValueError as error:
-            os.close(descriptor)
-            raise CorruptTileError(f"{path}: {error}. Delete the store and ingest the slide again.") from error
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (ArrayReader, (self.path, self.spec))
 
     def decoded_chunk(self, row: int, column: int) -> Pixels | None:
         """A chunk's pixels, uint8 (chunk_px, chunk_px, 3); None for a sparse one."""
         data = self.chunk(row, column)
         if data is None:
             return None
+        t = self.spec.chunk_px
         try:
-            is_jpeg = self.spec.codec == "imagecodecs_jpeg"
-            return decode_jpeg(data) if is_jpeg else decode_zstd(data, self.spec.chunk_px)
+            pixels = decode_jpeg(data) if self.spec.codec == "imagecodecs_jpeg" else decode_zstd(data, t)
         except ChunkError as error:
             raise self._corrupt(row, column, error) from error
+        if pixels.shape != (t, t, 3):
+            raise self._corrupt(row, column, f"decodes to shape {pixels.shape}, not {(t, t, 3)}")
+        return pixels
 
     def _corrupt(self, row: int, column: int, why: object) -> CorruptTileError:
         return CorruptTileError(
@@ -108,6 +125,8 @@ class ArrayReader:
         region = np.full((height_px, width_px, 3), FILL_VALUE, np.uint8)
         t = self.spec.chunk_px
         x1, y1 = min(x_px + width_px, self.spec.width_px), min(y_px + height_px, self.spec.height_px)
+        if x_px >= x1 or y_px >= y1:
+            return region
         for row in range(max(0, y_px) // t, -(-y1 // t)):
             for column in range(max(0, x_px) // t, -(-x1 // t)):
                 chunk = self.decoded_chunk(row, column)

@@ -28,7 +28,13 @@ class ChunkError(ValueError):
 
 
 def decode_jpeg(stream: bytes) -> Pixels:
-    """Pixels of a complete JPEG stream, uint8 (height, width, 3), colours as its own markers say."""
+    """Pixels of a complete JPEG stream, uint8 (height, width, 3), colours as its own markers say.
+
+    Raises:
+        ChunkError: cannot be decoded. libjpeg fills what is missing at the end with grey, so the end is checked here.
+    """
+    if stream.rfind(b"\xff\xd9") < 0:
+        raise ChunkError(f"JPEG of {len(stream)} bytes without an end marker: cut short or overwritten")
     try:
         return np.asarray(imagecodecs.jpeg8_decode(stream), dtype=np.uint8)
     except (imagecodecs.Jpeg8Error, ValueError) as error:
