@@ -29,16 +29,25 @@ def main() -> int:
     arguments = parser.parse_args()
     rank = int(os.environ.get("RANK", "0"))
     world_size = int(os.environ.get("WORLD_SIZE", "1"))
+    for_people = (TrainingError, dataset_error(arguments.recipe))
     try:
         checked = check_run(arguments.recipe, arguments.project, world_size)
+    except for_people as error:
+        if rank == 0:  # every rank found the same
+            _say(error)
+        return 1
+    try:
         models = _train(checked, arguments.project, world_size)
-    except (TrainingError, dataset_error(arguments.recipe)) as error:
-        if rank == 0:
-            sys.stderr.write(f"error [{getattr(error, 'code', 'bad_recipe')}]: {error}\n")
+    except for_people as error:
+        _say(error)
         return 1
     if rank == 0 and arguments.models_json:
         arguments.models_json.write_text(json.dumps(models), encoding="utf-8")
     return 0
+
+
+def _say(error: Exception) -> None:
+    sys.stderr.write(f"error [{getattr(error, 'code', 'bad_recipe')}]: {error}\n")
 
 
 def _train(checked: Checked, project_dir: Path, world_size: int) -> dict[str, str]:
