@@ -91,10 +91,7 @@ def write_annotations(path: Path) -> None:
     features = [
         {
             "type": "Feature",
-            "geometry": {
-                "type": "Polygon",
-                "coordinates": [[[x0, top], [x1, top], [x1, bottom], [x0, bottom], [x0, top]]],
-            },
+            "geometry": {"type": "Polygon", "coordinates": [_ring(x0, x1, top, bottom)]},
             "properties": {"objectType": "annotation", "classification": {"name": name, "color": [1, 2, 3]}},
         }
         for name, x0, x1 in (("warm", edges[0], edges[1]), ("cold", edges[1], edges[2]))
