@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
 import tifffile
 
 from pipeline.errors import CorruptTileError
-from pipeline.slides.openslide_ import SecondDecoder
+from pipeline.slides.openslide_ import OpenSlideSlide, SecondDecoder
 from pipeline.slides.slide import EncodedLevel, Pixels, Slide
 from pipeline.store.codecs import ChunkError, decode_jpeg
 from pipeline.store.metadata import Gate
@@ -21,7 +22,8 @@ class PassThroughGate:
     """Compares tiles with OpenSlide where it sees the same levels and can place them exactly, else with tifffile."""
 
     def __init__(self, path: Path, slide: Slide, num_tiles: int) -> None:
-        self._slide = slide
+        self._path, self._slide = path, slide
+        self._opened = ExitStack()
         self._num_tiles = num_tiles
         sizes_wh = [(level.width_px, level.height_px) for level in slide.info.levels]
         self._second = SecondDecoder.for_level_sizes(path, sizes_wh)
@@ -31,8 +33,19 @@ class PassThroughGate:
         return self
 
     def __exit__(self, *exc: object) -> None:
+        self._opened.close()
         if self._second:
             self._second.close()
+
+    def decoder_after(self, verdict: Gate) -> Slide:
+        """The reader whose pixels are right for a level that did not pass.
+
+        Where OpenSlide disagrees with the tile's own markers, the file contradicts itself; OpenSlide's reading of it
+        is what people see in every viewer.
+        """
+        if self._second is None or verdict.tiles == 0 or verdict.against != self._second.name:
+            return self._slide
+        return self._opened.enter_context(OpenSlideSlide(self._path))
 
     def check(self, level: int, encoded: EncodedLevel) -> Gate:
         """Compare sampled tiles of a level.

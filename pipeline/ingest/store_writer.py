@@ -82,7 +82,7 @@ class StoreWriter:
             source = encoded.jpeg
         else:
             spec = self._decode_spec(size.width_px, size.height_px)
-            source = decoded_chunks(self.slide, level, spec)
+            source = decoded_chunks(gate.decoder_after(verdict), level, spec)
         write_level(self._level_dir(level), spec, source, self.advance)
         route = "pass-through" if encoded is not None else "decode"
         self.specs.append(spec)

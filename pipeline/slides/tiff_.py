@@ -285,7 +285,9 @@ def _is_reduced_copy(page: tifffile.TiffPage, first: tifffile.TiffPage) -> bool:
     if page.imagewidth < 1 or page.imagelength < 1:
         return False
     downsample = first.imagewidth / page.imagewidth
-    return bool(downsample > 1 and abs(first.imagelength / downsample - page.imagelength) <= 2)
+    # The width is rounded to a whole pixel: on a tall slide one pixel of it is several of the length.
+    tolerance_px = 1 + max(1.0, page.imagelength / page.imagewidth)
+    return bool(downsample > 1 and abs(first.imagelength / downsample - page.imagelength) <= tolerance_px)
 
 
 def _sizes(pages: list[tifffile.TiffPage]) -> tuple[LevelSize, ...]:

@@ -1,0 +1,93 @@
+"""The gate: tiles pass through only if a second decoder sees the same picture; else the level is decoded."""
+
+from __future__ import annotations
+
+import numpy as np
+import openslide
+import pytest
+
+from pipeline.errors import CorruptTileError
+from pipeline.ingest.gate import sample_tiles
+from pipeline.slides.open_slide import open_slide
+from pipeline.store.reader import StoreReader
+from tests.pipeline.make import halved, ingest, overwrite_tile, picture, tile_bytes, write_jpeg_pyramid, write_pyramid
+
+
+def by_openslide(path, level=0):
+    with openslide.OpenSlide(path) as slide:
+        return np.asarray(slide.read_region((0, 0), level, slide.level_dimensions[level]))[..., :3]
+
+
+@pytest.mark.parametrize(
+    ("tag", "stream", "error_if_believed"),
+    [("rgb", "ycbcr", "JFIF marker says YCbCr"), ("ycbcr", "rgb", "nothing says RGB")],
+)
+def test_where_tag_and_stream_contradict_each_other_the_store_shows_what_openslide_shows(
+    tmp_path, tag, stream, error_if_believed
+):
+    source = write_jpeg_pyramid(
+        tmp_path / "a.tiff", halved(picture(700, 500), 1), photometric=tag, stream=stream, subsampling="444"
+    )
+
+    report = ingest(source, tmp_path)
+
+    reader = StoreReader(report.store)
+    for level in (0, 1):
+        size = reader.levels[level]
+        found = reader.read_region(level, 0, 0, size.width_px, size.height_px)
+        np.testing.assert_array_equal(found, by_openslide(source, level), err_msg=error_if_believed)
+
+
+def test_a_tag_that_lies_sends_the_level_down_the_decode_route_with_the_reason(tmp_path):
+    source = write_jpeg_pyramid(tmp_path / "a.tiff", [picture(700, 500)], photometric="rgb", stream="ycbcr")
+
+    (level,) = ingest(source, tmp_path).levels
+
+    assert (level.route, level.codec, level.gate.equal) == ("decode", "zstd", False)
+    assert level.gate.reason.startswith("tile in row 0, column 0 differs from openslide")
+
+
+def test_an_honest_file_passes_with_the_witness_and_the_number_of_tiles_recorded(tmp_path):
+    source = write_jpeg_pyramid(tmp_path / "a.tiff", [picture(700, 500)])
+
+    (level,) = ingest(source, tmp_path).levels
+
+    assert (level.route, level.gate.tiles, level.gate.equal) == ("pass-through", 6, True)
+    assert level.gate.against.startswith("openslide 4.")
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"tile_px": None, "compression": "lzw"}, "stored in strips, not tiles"),
+        ({"compression": "lzw"}, "compressed with LZW, not JPEG"),
+    ],
+)
+def test_what_cannot_pass_says_why(tmp_path, options, reason):
+    (level,) = ingest(write_pyramid(tmp_path / "a.tiff", [picture(300, 200)], **options), tmp_path).levels
+
+    assert (level.route, level.gate.tiles, level.gate.reason) == ("decode", 0, reason)
+
+
+def test_a_sampled_tile_that_nobody_can_decode_stops_the_slide(tmp_path):
+    source = write_jpeg_pyramid(tmp_path / "a.tiff", [picture(700, 500)])
+    overwrite_tile(source, 0, b"\xff\xc5" * 20, at=tile_bytes(source, 0) // 2)
+
+    with pytest.raises(CorruptTileError, match="row 0, column 0"):
+        ingest(source, tmp_path)
+
+    assert list(tmp_path.glob("slides/*")) == []
+
+
+def test_the_sample_has_corners_edges_and_the_longest_and_shortest_tile(tmp_path):
+    pixels = picture(10 * 64, 8 * 64)
+    pixels[3 * 64 : 4 * 64, 6 * 64 : 7 * 64] = 200
+    source = write_jpeg_pyramid(tmp_path / "a.tiff", [pixels], tile_px=64)
+
+    with open_slide(source) as slide:
+        encoded = slide.encoded_level(0)
+        sample = list(sample_tiles(encoded, 16))
+        longest = max(((r, c) for r in range(8) for c in range(10)), key=lambda at: encoded.byte_count(*at))
+
+    assert len(set(sample)) == len(sample) == 16
+    assert {(0, 0), (0, 9), (7, 0), (7, 9), (7, 5), (4, 9), (3, 6), longest} <= set(sample)

@@ -1,0 +1,150 @@
+"""The store's pixels are the source's own, bit for bit, for any program that has zarr and for our own reader."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tifffile
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pipeline.ingest.ingest import IngestReport
+from pipeline.store.reader import StoreReader
+from tests.pipeline.make import halved, ingest, overwrite_tag, picture, write_pyramid
+
+BAND_PX = 2048
+
+
+def assert_pixels_are_the_sources(report: IngestReport, source: Path, reader: str) -> None:
+    """Compare all levels taken from the source, in a process that knows only zarr and the source's decoder."""
+    num_levels = sum(level.route != "built" for level in report.levels)
+    script = Path(__file__).with_name("plain_zarr.py")
+    command = [sys.executable, str(script), str(report.store), str(source), reader, str(num_levels)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["ours"] == []
+    assert [level["worst"] for level in found["levels"]] == [0] * num_levels
+    assert [crc_of_fast_reader(report.store, level) for level in range(num_levels)] == [
+        level["crc"] for level in found["levels"]
+    ]
+
+
+def crc_of_fast_reader(store: Path, level: int) -> int:
+    reader = StoreReader(store)
+    size, crc = reader.levels[level], 0
+    for y in range(0, size.height_px, BAND_PX):
+        rows = min(BAND_PX, size.height_px - y)
+        crc = zlib.crc32(np.ascontiguousarray(reader.read_region(level, 0, y, size.width_px, rows)), crc)
+    return crc
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(
+    ("file", "reader", "routes"),
+    [
+        ("Dana-Farber-AIOS+pathml/tests/testdata/small_HE.svs", "openslide", {"pass-through"}),
+        ("image-rs+image-tiff/tests/libtiffpic/quad-tile.tif", "tifffile", {"decode"}),
+        ("BhavyaKohli+MoNuSAC-Instance-Segmentation/code/sample_original/A9K0_1.svs", "openslide", {"decode"}),
+    ],
+)
+def test_a_real_slide_keeps_every_pixel(real_slides, tmp_path, file, reader, routes):
+    report = ingest(real_slides / file, tmp_path, mpp=0.5)
+
+    assert {level.route for level in report.levels} - {"built"} == routes
+    assert_pixels_are_the_sources(report, real_slides / file, reader)
+
+
+@pytest.mark.data
+def test_a_whole_real_slide_of_414_megapixels_keeps_every_pixel(polyp, polyp_store):
+    assert [level.route for level in polyp_store.levels] == ["pass-through"] * 4
+    assert_pixels_are_the_sources(polyp_store, polyp, "openslide")
+
+
+@pytest.mark.parametrize(("photometric", "tile_px"), [("rgb", 240), ("ycbcr", 256), ("rgb", 512), ("ycbcr", 240)])
+def test_a_pyramid_with_edge_tiles_and_halved_chroma_passes_through(tmp_path, photometric, tile_px):
+    source = write_pyramid(tmp_path / "a.tiff", halved(picture(1300, 902), 1), tile_px=tile_px, photometric=photometric)
+
+    report = ingest(source, tmp_path)
+
+    assert [level.route for level in report.levels] == ["pass-through", "pass-through"]
+    assert_pixels_are_the_sources(report, source, "openslide")
+
+
+def test_levels_that_are_not_a_whole_number_smaller_pass_through_too(tmp_path):
+    """OpenSlide reads such levels between pixels; scanners write them all the time."""
+    source = write_pyramid(tmp_path / "a.tiff", halved(picture(1001, 701), 1))
+
+    report = ingest(source, tmp_path)
+
+    assert [level.route for level in report.levels] == ["pass-through", "pass-through"]
+    assert "openslide" in report.levels[1].gate.against
+    assert "tifffile" in report.levels[1].gate.against
+    assert_pixels_are_the_sources(report, source, "tifffile")
+
+
+@pytest.mark.parametrize("compression", ["jpeg", "lzw"])
+def test_tiles_the_scanner_left_out_are_white(tmp_path, compression):
+    pixels = picture(700, 500)
+    source = write_pyramid(tmp_path / "a.tiff", [pixels], compression=compression)
+    decoded = tifffile.imread(source)
+    for tile in (1, 5):
+        overwrite_tag(source, 324, 0, index=tile)
+        overwrite_tag(source, 325, 0, index=tile)
+
+    reader = StoreReader(ingest(source, tmp_path).store)
+
+    decoded[0:256, 256:512] = 255
+    decoded[256:500, 512:700] = 255
+    np.testing.assert_array_equal(reader.read_region(0, 0, 0, 700, 500), decoded)
+
+
+def test_built_levels_are_the_mean_of_two_by_two_pixels(tmp_path):
+    source = write_pyramid(tmp_path / "a.tiff", [picture(603, 401)], compression="deflate")
+
+    report = ingest(source, tmp_path, smallest_level_px=320)
+
+    assert [level.route for level in report.levels] == ["decode", "built"]
+    reader = StoreReader(report.store)
+    finest = np.pad(reader.read_region(0, 0, 0, 603, 401), ((0, 1), (0, 1), (0, 0)), mode="edge").astype(int)
+    mean = finest.reshape(201, 2, 302, 2, 3).sum((1, 3)) / 4
+    assert np.abs(reader.read_region(1, 0, 0, 302, 201) - mean).max() <= 0.5
+
+
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    size=st.tuples(st.integers(30, 900), st.integers(30, 700)).filter(lambda wh: wh[0] != wh[1]),
+    tile_px=st.sampled_from([240, 256, 512]),
+    kind=st.sampled_from([("rgb", "444"), ("ycbcr", "444"), ("ycbcr", "422"), ("ycbcr", "420")]),
+    shared_tables=st.booleans(),
+    more_levels=st.integers(0, 3),
+    shard_px=st.sampled_from([256, 512, 4096]),
+)
+def test_any_small_pyramid_keeps_every_pixel(
+    tmp_path_factory, size, tile_px, kind, shared_tables, more_levels, shard_px
+):
+    folder = tmp_path_factory.mktemp("any")
+    levels = halved(picture(*size), more_levels)
+    source = write_pyramid(
+        folder / "a.tiff",
+        levels,
+        tile_px=tile_px,
+        photometric=kind[0],
+        subsampling=kind[1],
+        shared_tables=shared_tables,
+    )
+
+    report = ingest(source, folder, shard_px=shard_px)
+
+    reader = StoreReader(report.store)
+    with tifffile.TiffFile(source) as tiff:
+        assert [level.route for level in report.levels] == ["pass-through"] * len(tiff.pages)
+        for level, page in enumerate(tiff.pages):
+            found = reader.read_region(level, 0, 0, page.imagewidth, page.imagelength)
+            np.testing.assert_array_equal(found, page.asarray())
