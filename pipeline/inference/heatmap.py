@@ -48,7 +48,7 @@ def write_heatmap(path: Path, reader: StoreReader, predictions: Predictions, cla
     bar = figure.colorbar(plt.cm.ScalarMappable(norm=overlay.norm, cmap=COLOUR_MAP), ax=axes, shrink=0.8)
     bar.set_label(f"probability of {class_name!r}")
     buffer = BytesIO()
-    figure.savefig(buffer, format="png", bbox_inches="tight")
+    figure.savefig(buffer, format="png", bbox_inches="tight", metadata={"Description": RESEARCH_USE})
     plt.close(figure)
     write_bytes_atomic(path, buffer.getvalue())
 

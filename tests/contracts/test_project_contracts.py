@@ -17,6 +17,7 @@ from pipeline.inference.predictor import Predictor
 from pipeline.manifest import COLUMNS, SlideEntry
 from pipeline.run_record import SlideOutcome
 from tests.contracts.test_folder_rules import ROOT
+from training.config import Recipe
 
 CODES = {
     "missing_mpp",
@@ -45,7 +46,37 @@ def results(road):
 
 
 def test_error_codes_are_those_of_the_contract():
-    assert {kind.code for kind in GemslideError.__subclasses__()} == CODES
+    ours = [kind for kind in GemslideError.__subclasses__() if kind.__module__ == "pipeline.errors"]
+
+    assert {kind.code for kind in ours} == CODES
+
+
+def test_every_code_is_explained_where_people_look():
+    from pathology_app.server import CannotListenError
+    from training.engine.transport import LostPeerError
+
+    page = (ROOT / "docs/store.md").read_text(encoding="utf-8")
+
+    assert [c for c in {*CODES, CannotListenError.code, LostPeerError.code} if f"`{c}`" not in page] == []
+
+
+def test_recipe_keys_are_those_of_the_page():
+    page = (ROOT / "docs/store.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| `\[(\w+)\]` \| (.*) \|$", page, re.MULTILINE))
+
+    for name, field in Recipe.model_fields.items():
+        assert set(re.findall(r"`(\w+)`", rows.pop(name))) == set(field.annotation.model_fields), name
+    assert rows == {}
+
+
+def test_research_use_stands_on_every_card_report_and_picture(road, results):
+    from PIL import Image
+
+    package = road.project.models_dir / road.model_id
+    with Image.open(results / "heatmap_warm.png") as picture:
+        assert "Research use only" in picture.text["Description"]
+    for text in (package / "card.md", ROOT / "README.md"):
+        assert "Research use only. Not for diagnosis." in text.read_text(encoding="utf-8")
 
 
 def test_tile_table_columns_types_and_metadata(road):

@@ -1,0 +1,108 @@
+"""Documents are true: the tutorial's commands run, links lead somewhere, the demonstration does what it says."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+NAMES_A_FILE = re.compile(r"^# file: (\S+)$", re.MULTILINE)
+
+
+def blocks(path: Path) -> list[tuple[str, str]]:
+    """(language, text) of every fenced block."""
+    found = re.findall(r"^```(\w*)\n(.*?)^```$", path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    return [(language, text) for language, text in found]
+
+
+def run(script: str, folder: Path) -> str:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", script], cwd=folder, env={**os.environ, "PATH": path},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, f"{script}\n{done.stdout}\n{done.stderr}"
+    assert "Traceback" not in done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda p: str(p.relative_to(ROOT)))
+def test_every_link_to_a_file_leads_there(path):
+    links = re.findall(r"\]\((?!https?:)([^)#]+)", path.read_text(encoding="utf-8"))
+
+    assert [link for link in links if not (path.parent / link).exists()] == []
+
+
+def test_every_page_a_person_reads_results_on_says_research_use_only():
+    for name in ("README.md", "docs/tutorial.md"):
+        assert "Research use only. Not for diagnosis." in (ROOT / name).read_text(encoding="utf-8")
+
+
+def test_the_lock_satisfies_what_the_project_asks_for():
+    from packaging.requirements import Requirement
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    locked = dict(line.split("==") for line in (ROOT / "requirements.lock").read_text().split())
+    locked = {re.sub(r"[-_.]+", "-", name).lower(): version for name, version in locked.items()}
+    extras = project["optional-dependencies"].values()
+    for text in [*project["dependencies"], *(text for extra in extras for text in extra)]:
+        requirement = Requirement(text)
+        version = locked[re.sub(r"[-_.]+", "-", requirement.name).lower()]
+        assert requirement.specifier.contains(version), (text, version)
+    assert locked["torch"] == "2.13.0"
+
+
+def test_the_architecture_page_s_example_draws_a_schedule(tmp_path):
+    (command,) = (t for _, t in blocks(ROOT / "docs/architecture.md") if t.startswith("python -c"))
+
+    assert "F" in run(command, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1500)
+def test_every_command_of_the_tutorial_runs_and_the_demonstration_reaches_its_accuracy(tmp_path):
+    shell = []
+    for language, text in blocks(ROOT / "docs/tutorial.md"):
+        named = NAMES_A_FILE.search(text)
+        if named:
+            shell.append(f"cat > {named.group(1)} <<'END_OF_FILE'\n{text}END_OF_FILE\n")
+        elif not language:
+            shell.append(text)
+    output = run("".join(shell), tmp_path)
+
+    (report,) = (tmp_path / "demo/results").glob("*/evaluation_demo_test.json")
+    evaluation = json.loads(report.read_text())
+    by_method = evaluation["by_method"]
+    assert by_method["this model"]["accuracy"] >= 0.9
+    assert by_method["this model"]["auc"] >= 0.9
+    assert set(by_method) == {"this model", "untrained network", "mean colour (logistic regression)"}
+    html = report.with_suffix(".html").read_text()
+    assert "It says nothing about diagnosis" in html
+    assert "Research use only. Not for diagnosis." in html
+    _check_what_the_demo_prints(output)
+    _check_that_a_negative_slide_has_few_hotspots(tmp_path / "demo", evaluation["model_id"])
+
+
+def _check_what_the_demo_prints(output: str) -> None:
+    for name in ("store", "model", "heatmap", "GeoJSON", "report"):
+        (path,) = re.findall(rf"^{name} +(\S+)$", output, re.MULTILINE)
+        assert path.startswith("demo/")
+    assert "gemslide app --project demo" in output
+    assert "accuracy" in output
+
+
+def _check_that_a_negative_slide_has_few_hotspots(project: Path, model_id: str) -> None:
+    folder = project / "results" / model_id
+    counts = {
+        name: sum(spot["area_um2"] for spot in json.loads((folder / name / "hotspots.json").read_text()))
+        for name in ("demo-test-positive", "demo-test-negative")
+    }
+    assert counts["demo-test-negative"] < 0.1 * counts["demo-test-positive"]
