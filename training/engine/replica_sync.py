@@ -9,51 +9,17 @@ keeps one optimizer state instead of two, and leaves the copies identical by con
 """
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from training.engine.batchnorm import Statistics, replay_statistics, statistics_like, tracking_layers
 from training.engine.schedule import Action, Schedule
+from training.engine.stage import StageCopy
 from training.engine.transport import SYNC, Transport
-
-if TYPE_CHECKING:
-    from training.engine.stage import StageCopy
+from training.engine.tree_sum import add_sets
 
 _ALIGN_BYTES = 16
-
-
-class TreeSum:
-    """Sum of gradient sets in a fixed binary tree: like a binary counter, it holds at most log2(n) + 1 sets.
-
-    Sets are paired as ((0 + 1) + (2 + 3)) + ((4 + 5) + (6 + 7)); a tree of any n splits at the largest power of two
-    below n.
-    """
-
-    def __init__(self) -> None:
-        self._sums: list[tuple[int, list[Tensor]]] = []
-
-    def add(self, tensors: list[Tensor]) -> None:
-        """Add the next set; the list is taken over, its tensors are not changed."""
-        count = 1
-        while self._sums and self._sums[-1][0] == count:
-            tensors = _add_sets(self._sums.pop()[1], tensors)
-            count *= 2
-        self._sums.append((count, tensors))
-
-    def take_total(self) -> list[Tensor]:
-        """The sum of all sets since the last call; empty if there were none."""
-        if not self._sums:
-            return []
-        total = self._sums.pop()[1]
-        while self._sums:
-            total = _add_sets(self._sums.pop()[1], total)
-        return total
-
-    def __len__(self) -> int:
-        """Gradient sets held now."""
-        return len(self._sums)
 
 
 class ReplicaSync:
@@ -62,7 +28,7 @@ class ReplicaSync:
     def __init__(
         self,
         schedule: Schedule,
-        copies: Mapping[int, "StageCopy"],
+        copies: Mapping[int, StageCopy],
         optimizer: torch.optim.Optimizer | None,
         transport: Transport,
     ):
@@ -85,7 +51,7 @@ class ReplicaSync:
         self._statistics = copy.take_statistics()
         if partner is None:
             mirror = self._copies[1]
-            self._total = _add_sets(self._total, mirror.gradient_sum.take_total())
+            self._total = add_sets(self._total, mirror.gradient_sum.take_total())
             self._statistics |= mirror.take_statistics()
             return
         self._receive_half(action, copy)
@@ -104,18 +70,18 @@ class ReplicaSync:
             for mine, new in zip(_state(copy), source, strict=True):
                 mine.copy_(new)
 
-    def _receive_half(self, action: Action, copy: "StageCopy") -> None:
+    def _receive_half(self, action: Action, copy: StageCopy) -> None:
         layers = tracking_layers(copy.module)
         theirs = [k for k in range(self._schedule.num_microbatches) if self._schedule.replica_of(k) == 1]
         per_microbatch = statistics_like(layers)
         received = self._receive(action, [*self._total, *per_microbatch * len(theirs)])
         statistics = received[len(self._total) :]
-        self._total = _add_sets(self._total, received[: len(self._total)])
+        self._total = add_sets(self._total, received[: len(self._total)])
         size = len(per_microbatch)
         for index, microbatch in enumerate(theirs):
             self._statistics[microbatch] = statistics[index * size : (index + 1) * size]
 
-    def _update(self, copy: "StageCopy") -> None:
+    def _update(self, copy: StageCopy) -> None:
         if self._schedule.num_replicas == 1:
             self._total = copy.gradient_sum.take_total()
             self._statistics = copy.take_statistics()
@@ -174,20 +140,9 @@ def packed_bytes(like: Sequence[Tensor]) -> int:
     return sum(-(-tensor.numel() * tensor.element_size() // _ALIGN_BYTES) * _ALIGN_BYTES for tensor in like)
 
 
-def _add_sets(left: list[Tensor], right: list[Tensor]) -> list[Tensor]:
-    """Both lists are taken over and let go of their tensors one by one, so no third set is ever held."""
-    if len(left) != len(right):
-        raise ValueError(f"two gradient sets of one stage differ in length: {len(left)} and {len(right)} tensors")
-    total = []
-    while left:
-        # Not in place: autograd may have given the same memory to two gradients.
-        total.append(left.pop() + right.pop())
-    return total[::-1]
-
-
 def _in_order(statistics: dict[int, Statistics]) -> list[Tensor]:
     return [tensor for _, tensors in sorted(statistics.items()) for tensor in tensors]
 
 
-def _state(copy: "StageCopy") -> list[Tensor]:
+def _state(copy: StageCopy) -> list[Tensor]:
     return [*copy.module.parameters(), *copy.module.buffers()]

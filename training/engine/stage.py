@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from training.engine.batchnorm import Statistics, record_statistics, tracking_layers
-from training.engine.replica_sync import TreeSum
 from training.engine.transport import Boundary
+from training.engine.tree_sum import TreeSum
 
 Precision = Literal["fp32", "bf16"]
 Loss = Callable[[Tensor, int], Tensor]

@@ -5,7 +5,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from training.engine.replica_sync import TreeSum, pack, packed_bytes, unpack
+from training.engine.replica_sync import pack, packed_bytes, unpack
+from training.engine.tree_sum import TreeSum
 
 
 def tree_sum(terms):
