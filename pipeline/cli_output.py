@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import NoReturn
 
 import typer
 from rich.console import Console
@@ -59,7 +60,15 @@ def errors_in_words(*, as_json: bool = False, name: str = "run") -> Iterator[Non
     try:
         yield
     except GemslideError as error:
-        if as_json:
-            typer.echo(SlideOutcome(name, "refused", code=error.code, message=str(error)).as_json())
-        typer.echo(f"error [{error.code}]: {error}", err=True)
-        raise typer.Exit(1) from error
+        _leave(error.code, str(error), as_json=as_json, name=name, cause=error)
+    except OSError as error:  # a folder that may not be written, a disk that went away
+        where = error.filename or "a file"
+        message = f"{where}: {error.strerror}. Check that it exists and that you may read and write there."
+        _leave("unreadable", message, as_json=as_json, name=name, cause=error)
+
+
+def _leave(code: str, message: str, *, as_json: bool, name: str, cause: Exception) -> NoReturn:
+    if as_json:
+        typer.echo(SlideOutcome(name, "refused", code=code, message=message).as_json())
+    typer.echo(f"error [{code}]: {message}", err=True)
+    raise typer.Exit(1) from cause

@@ -33,10 +33,19 @@ def _augment_one(tile: Tiles, random: np.random.Generator, config: AugmentConfig
     if config.flips:
         tile = np.rot90(tile, turns)
         tile = tile[:, ::-1] if mirrored else tile
+    if config.stain:
+        tile = _change_density(tile, 1 + config.stain * random.uniform(-1, 1, 3))
     if config.contrast or config.brightness:
         mean = tile.mean()
         tile = np.clip((tile - mean) * gain + mean + shift, 0, 255).astype(np.uint8)
     return tile
+
+
+def _change_density(tile: Tiles, gains: NDArray[np.float64]) -> Tiles:
+    """Multiply the optical density -log(I/255) of each channel: light to the power of the gain. White stays white."""
+    light = np.arange(256)[:, None] / 255.0
+    table = np.round(255 * light**gains).astype(np.uint8)
+    return np.stack([table[tile[..., channel], channel] for channel in range(3)], axis=-1)
 
 
 def to_input(tiles_nhwc: NDArray[np.uint8], mean: list[float], std: list[float]) -> Tensor:

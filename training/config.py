@@ -133,6 +133,8 @@ class AugmentConfig(Section):
     """The eight turns and mirrorings of a square: tissue has no up."""
     brightness: float = Field(0.0, ge=0, lt=1)
     contrast: float = Field(0.0, ge=0, lt=1)
+    stain: float = Field(0.0, ge=0, lt=1)
+    """Optical density of each colour channel times 1 ± this, as stains and scanners differ between laboratories."""
 
 
 class Recipe(Section):

@@ -105,12 +105,12 @@ def tissue_cells(random: np.random.Generator) -> Cells:
 
 
 def _islands(shape: tuple[int, ...], random: np.random.Generator) -> Cells:
-    """A few round islands where the positive tissue lies."""
+    """Round islands where the positive tissue lies, far enough apart to be several hotspots."""
     y, x = np.mgrid[: shape[0], : shape[1]]
     islands = np.zeros(shape, bool)
-    for _ in range(6):
-        centre_y, centre_x = random.uniform(0.2, 0.8) * shape[0], random.uniform(0.2, 0.8) * shape[1]
-        islands |= np.hypot(y - centre_y, x - centre_x) < random.uniform(2.5, 4.5)
+    for near_y, near_x in ((0.32, 0.35), (0.36, 0.65), (0.68, 0.33), (0.66, 0.64), (0.5, 0.5)):
+        centre_y, centre_x = (near_y + random.uniform(-0.03, 0.03)) * shape[0], near_x * shape[1]
+        islands |= np.hypot(y - centre_y, x - centre_x) < random.uniform(1.7, 2.9)
     return islands
 
 

@@ -162,3 +162,12 @@ def test_an_empty_settings_file_means_the_defaults(tmp_path):
 
     assert load_settings(tmp_path / "gemslide.toml") == Settings()
     assert tomllib.loads("") == {}
+
+
+def test_a_project_that_cannot_be_written_is_one_message(gemslide, tmp_path):
+    make_slide(tmp_path / "a.tiff", 1)
+
+    done = gemslide("ingest", tmp_path / "a.tiff", "--project", tmp_path / "a.tiff" / "p", "--json")
+
+    assert done.code == 1
+    assert "Not a directory" in done.err

@@ -97,3 +97,13 @@ def test_inputs_are_normalised_and_channels_last():
     assert images.stride()[1] == 1
     assert images.mean(dim=(0, 2, 3)).abs().max() < 1e-3
     assert (images.std(dim=(0, 2, 3)) - 1).abs().max() < 1e-2
+
+
+def test_stain_changes_keep_glass_white_and_darken_or_lighten_each_channel():
+    tile = np.full((1, 4, 4, 3), (120, 160, 200), np.uint8)
+    tile[0, 0, 0] = 255
+
+    changed = augment(tile, np.array([7]), step=0, seed=0, config=AugmentConfig(flips=False, stain=0.3))
+
+    assert (changed[0, 0, 0] == 255).all()
+    assert len({int(d) for d in (changed[0, 2, 2].astype(int) - tile[0, 2, 2])}) > 1
