@@ -66,18 +66,22 @@ class TiffSlide:
             try:
                 self._tiff = on_error.enter_context(tifffile.TiffFile(path))
                 pages = _level_pages(self._tiff)
+                self._check(pages[0])
+                self.info = self._read_info(pages)
             except TIFF_ERRORS as error:
                 raise UnreadableError(
                     f"{self._name}: tifffile cannot read its structure ({type(error).__name__}: {error}). "
                     "The file is damaged or cut short; copy it again."
                 ) from error
-            _check_claim(pages[0], self._bytes, self._name)
-            _check_compression(pages[0], self._name)
-            _check_pixels_are_rgb(pages[0], self._name)
-            self.info = self._read_info(pages)
             on_error.pop_all()
         self._fd = os.open(path, os.O_RDONLY)
         self._levels = [TiffLevel(page, self._fd, self._bytes, self._name) for page in pages]
+
+    def _check(self, finest: tifffile.TiffPage) -> None:
+        _check_page_chain(self._tiff, self._bytes, self._name)
+        _check_claim(finest, self._bytes, self._name)
+        _check_compression(finest, self._name)
+        _check_pixels_are_rgb(finest, self._name)
 
     def _read_info(self, pages: list[tifffile.TiffPage]) -> SlideInfo:
         mpp_xy, looked_in = mpp_of(self._tiff)
@@ -139,6 +143,7 @@ class TiffLevel:
         self._segment_wh = (page.tilewidth, page.tilelength) if self.is_tiled else (self.width_px, self.height_px)
         self.columns = -(-self.width_px // max(1, self._segment_wh[0]))
         self.rows = -(-self.height_px // max(1, self._segment_wh[1]))
+        self._num_listed = min(len(page.dataoffsets), len(page.databytecounts))
         self._is_rgb = page.photometric == PHOTOMETRIC_RGB
         self._whole_page = lru_cache(maxsize=1)(self._read_whole_page)
         self._whole_page_lock = threading.Lock()
@@ -154,8 +159,10 @@ class TiffLevel:
             return f"compressed with {getattr(page.compression, 'name', page.compression)}, not JPEG"
         if page.tilewidth != page.tilelength:
             return f"tiles are {page.tilewidth}×{page.tilelength} px, not square"
-        if len(page.dataoffsets) != self.columns * self.rows:
-            return f"{len(page.dataoffsets)} tiles listed for a grid of {self.columns}×{self.rows}"
+        if self._num_listed != self.columns * self.rows:
+            return f"{self._num_listed} tiles listed for a grid of {self.columns}×{self.rows}"
+        if not isinstance(page.jpegtables, bytes | None):
+            return "its shared JPEG tables are damaged"
         return None
 
     def byte_count(self, row: int, column: int) -> int:
@@ -198,8 +205,8 @@ class TiffLevel:
 
     def _tile(self, row: int, column: int) -> Pixels | None:
         index = row * self.columns + column
-        if index >= len(self._page.dataoffsets):
-            raise self._corrupt(row, column, f"only {len(self._page.dataoffsets)} tiles are listed")
+        if index >= self._num_listed:
+            raise self._corrupt(row, column, f"only {self._num_listed} tiles are listed")
         raw = self._segment_bytes(index)
         if raw is None:
             return None
@@ -236,8 +243,8 @@ class TiffLevel:
         """tifffile fills strips that are missing with black, and JPEG strips that are cut short with grey."""
         page = self._page
         wanted = -(-self.height_px // max(1, page.rowsperstrip))
-        if len(page.dataoffsets) != wanted or len(page.databytecounts) != wanted:
-            raise ValueError(f"{len(page.dataoffsets)} strips listed where {wanted} are needed")
+        if self._num_listed != wanted:
+            raise ValueError(f"{self._num_listed} strips listed where {wanted} are needed")
         for index in range(wanted):
             raw = self._segment_bytes(index)
             if raw is None:
@@ -282,12 +289,26 @@ def _level_pages(tiff: tifffile.TiffFile) -> list[tifffile.TiffPage]:
 def _is_reduced_copy(page: tifffile.TiffPage, first: tifffile.TiffPage) -> bool:
     if not _is_rgb(page) or page.planarconfig != PLANAR_CONTIG:
         return False
-    if page.imagewidth < 1 or page.imagelength < 1:
+    if page.imagewidth < 1 or page.imagelength < 1 or not 0 < _tile_bytes(page) <= MAX_TILE_BYTES:
         return False
     downsample = first.imagewidth / page.imagewidth
     # The width is rounded to a whole pixel: on a tall slide one pixel of it is several of the length.
     tolerance_px = 1 + max(1.0, page.imagelength / page.imagewidth)
     return bool(downsample > 1 and abs(first.imagelength / downsample - page.imagelength) <= tolerance_px)
+
+
+def _check_page_chain(tiff: tifffile.TiffFile, file_bytes: int, name: str) -> None:
+    """tifffile leaves out pages that lie behind the end of the file, and says nothing."""
+    fmt, last = tiff.tiff, tiff.pages[-1].offset
+    tiff.filehandle.seek(last)
+    (num_tags,) = struct.unpack(fmt.tagnoformat, tiff.filehandle.read(fmt.tagnosize))
+    tiff.filehandle.seek(last + fmt.tagnosize + num_tags * fmt.tagsize)
+    (following,) = struct.unpack(fmt.offsetformat, tiff.filehandle.read(fmt.offsetsize).ljust(fmt.offsetsize, b"\0"))
+    if following >= file_bytes:
+        raise UnreadableError(
+            f"{name}: the page after the first {len(tiff.pages)} stands at byte {following}, the file ends at "
+            f"{file_bytes}. It was cut short; copy it again."
+        )
 
 
 def _sizes(pages: list[tifffile.TiffPage]) -> tuple[LevelSize, ...]:
@@ -327,8 +348,9 @@ def _check_pixels_are_rgb(page: tifffile.TiffPage, name: str) -> None:
             f"{name}: TIFF orientation {orientation.value!r}, that is turned or mirrored. Save it with orientation 1 "
             "(top left), so that coordinates mean the same in every program."
         )
-    if page.imagewidth < 1 or page.imagelength < 1:
-        raise UnreadableError(f"{name}: claims {page.imagewidth}×{page.imagelength} px. The file is damaged.")
+    if page.imagewidth < 1 or page.imagelength < 1 or (page.is_tiled and not _tile_bytes(page)):
+        tiles = f" in tiles of {page.tilewidth}×{page.tilelength} px" if page.is_tiled else ""
+        raise UnreadableError(f"{name}: claims {page.imagewidth}×{page.imagelength} px{tiles}. The file is damaged.")
 
 
 def _check_compression(page: tifffile.TiffPage, name: str) -> None:
@@ -340,10 +362,15 @@ def _check_compression(page: tifffile.TiffPage, name: str) -> None:
         )
 
 
+def _tile_bytes(page: tifffile.TiffPage) -> int:
+    """Raw bytes of one tile."""
+    return int(page.tilewidth * page.tilelength * page.samplesperpixel * page.imagedepth)
+
+
 def _check_claim(page: tifffile.TiffPage, file_bytes: int, name: str) -> None:
     samples = page.samplesperpixel * page.imagedepth
     claimed = page.imagewidth * page.imagelength * samples
-    tile_bytes = page.tilewidth * page.tilelength * samples if page.is_tiled else 0
+    tile_bytes = _tile_bytes(page) if page.is_tiled else 0
     says = (
         f"{name}: claims {page.imagewidth}×{page.imagelength} px of {samples} samples, {claimed / 2**30:.2f} GiB raw, "
     )

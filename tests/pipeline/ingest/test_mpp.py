@@ -1,0 +1,112 @@
+"""How large a pixel is: said by the file, the manifest or the person; refused where nobody says."""
+
+from __future__ import annotations
+
+import pytest
+
+from pipeline.config import IngestConfig
+from pipeline.errors import MissingMppError
+from pipeline.ingest.check import check_slide
+from pipeline.ingest.ingest import IngestRequest, ingest_slide
+from pipeline.manifest import load_cohort
+from pipeline.project import Project
+from pipeline.store.reader import StoreReader
+from tests.pipeline.make import APERIO, picture, write_pyramid
+
+OME = (
+    '<OME xmlns="http://www.openmicroscopy.org/Schemas/OME/2016-06"><Image ID="Image:0"><Pixels ID="Pixels:0" '
+    'DimensionOrder="XYCZT" Type="uint8" SizeX="90" SizeY="60" SizeC="3" SizeZ="1" SizeT="1" Interleaved="true" '
+    'PhysicalSizeX="250" PhysicalSizeXUnit="nm" PhysicalSizeY="250" PhysicalSizeYUnit="nm">'
+    '<Channel ID="Channel:0:0" SamplesPerPixel="3"/><TiffData IFD="0" PlaneCount="1"/></Pixels></Image></OME>'
+)
+
+
+def slide(tmp_path, name="a.tiff", **options):
+    return write_pyramid(tmp_path / name, [picture(90, 60)], tile_px=64, compression="lzw", **options)
+
+
+def ingested(tmp_path, path, **request):
+    report = ingest_slide(IngestRequest(path, "S-1", **request), Project(tmp_path), IngestConfig())
+    attributes = StoreReader(report.store).attributes
+    return attributes["mpp0"], attributes["mpp_source"]
+
+
+def test_resolution_tags_give_the_mpp(tmp_path):
+    assert ingested(tmp_path, slide(tmp_path)) == (0.5, "file (tiff:generic)")
+
+
+def test_an_aperio_description_gives_the_mpp(tmp_path):
+    source = slide(tmp_path, "a.svs", mpp=None, description=APERIO.format(width=90, height=60))
+
+    assert ingested(tmp_path, source) == (0.499, "file (tiff:aperio)")
+
+
+def test_an_ome_header_in_nanometres_gives_the_mpp(tmp_path):
+    assert ingested(tmp_path, slide(tmp_path, "a.ome.tiff", mpp=None, description=OME)) == (0.25, "file (tiff:ome)")
+
+
+def test_the_option_wins_over_the_manifest_and_both_over_the_file_and_are_recorded(tmp_path):
+    source = slide(tmp_path)
+
+    assert ingested(tmp_path / "a", source, mpp_manifest=0.3) == (0.3, "override by manifest (file: 0.5)")
+    assert ingested(tmp_path / "b", source, mpp_manifest=0.3, mpp_option=0.2) == (0.2, "override by --mpp (file: 0.5)")
+
+
+def test_an_override_of_a_file_that_says_nothing_is_recorded_as_such(tmp_path):
+    assert ingested(tmp_path, slide(tmp_path, mpp=None), mpp_option=0.2) == (0.2, "override by --mpp (file: none)")
+
+
+@pytest.mark.parametrize("mpp", [352.8, 50.1, 0.049])
+def test_an_absurd_resolution_counts_as_missing_and_the_message_shows_it(tmp_path, mpp):
+    with pytest.raises(MissingMppError, match=rf"resolution tags: {mpp}.*`--mpp VALUE`"):
+        ingested(tmp_path, slide(tmp_path, mpp=mpp))
+
+
+@pytest.mark.parametrize("mpp", [0.05, 50.0])
+def test_the_ends_of_the_plausible_range_are_in_it(tmp_path, mpp):
+    assert ingested(tmp_path, slide(tmp_path, mpp=None), mpp_option=mpp)[0] == mpp
+
+
+@pytest.mark.parametrize("request_mpp", [{"mpp_option": 352.8}, {"mpp_manifest": 0.01}])
+def test_an_absurd_override_is_refused_even_if_the_file_knows_better(tmp_path, request_mpp):
+    with pytest.raises(MissingMppError, match=r"plausible is 0\.05 to 50"):
+        ingested(tmp_path, slide(tmp_path), **request_mpp)
+
+
+def test_a_missing_mpp_is_refused_and_nothing_is_written(tmp_path):
+    with pytest.raises(MissingMppError, match="Aperio MPP: none; OME PhysicalSize: none; resolution tags: none"):
+        ingested(tmp_path / "project", slide(tmp_path, mpp=None))
+
+    assert not (tmp_path / "project").exists()
+
+
+@pytest.mark.parametrize("text", ["0.4.9", ".", "0,499", "", "1e400"])
+def test_an_mpp_that_is_not_a_number_is_missing_and_no_crash(tmp_path, text):
+    description = APERIO.format(width=90, height=60).replace("0.4990", text)
+
+    with pytest.raises(MissingMppError):
+        ingested(tmp_path, slide(tmp_path, "a.svs", mpp=None, description=description))
+
+
+def test_sides_that_differ_by_more_than_one_percent_are_refused_unless_a_person_says(tmp_path):
+    skewed = slide(tmp_path, mpp=(0.5, 0.506))
+
+    with pytest.raises(MissingMppError, match=r"not square: 0\.5 × 0\.506"):
+        ingested(tmp_path, skewed)
+
+    assert ingested(tmp_path, skewed, mpp_option=0.5)[0] == 0.5
+
+
+def test_sides_that_differ_by_less_are_averaged(tmp_path):
+    assert ingested(tmp_path, slide(tmp_path, mpp=(0.5, 0.504)))[0] == pytest.approx(0.502)
+
+
+def test_checking_a_cohort_finds_the_missing_mpp_that_ingest_would(tmp_path):
+    slide(tmp_path, mpp=None)
+    manifest = tmp_path / "cohort.csv"
+    manifest.write_text("path,slide_id,mpp\na.tiff,S-1,\na.tiff,S-2,0.4\n")
+    cohort = load_cohort(manifest)
+
+    with pytest.raises(MissingMppError):
+        check_slide(cohort, cohort.entries[0])
+    check_slide(cohort, cohort.entries[1])

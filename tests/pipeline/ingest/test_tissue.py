@@ -1,0 +1,122 @@
+"""Tissue is found where it is, on bright, grey and pale slides alike."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from PIL import Image
+from scipy import ndimage
+
+from pipeline.config import IngestConfig, TissueConfig
+from pipeline.demo.make_slides import CELL_PX0, SLIDES, make_slide, tissue_cells
+from pipeline.ingest.ingest import IngestRequest, ingest_slide
+from pipeline.ingest.tissue import background_colour, find_tissue
+from pipeline.project import Project
+from pipeline.store.labels import read_tissue
+from tests.pipeline.make import write_pyramid
+
+VISIUM = "scverse+scanpy/tests/_data/visium_data/1.0.0/spatial/tissue_lowres_image.png"
+
+
+@pytest.mark.data
+def test_the_mask_of_a_real_slide_agrees_with_the_published_one(polyp, polyp_store):
+    truth = np.asarray(Image.open(polyp.with_name("P2_0039_section1_tissue_mask_ds16.png"))) > 0
+    mask, mpp = read_tissue(polyp_store.store)
+    mask = mask.astype(bool)
+
+    assert mpp == 8.0
+    assert mask.shape == truth.shape
+    assert (mask & truth).sum() / (mask | truth).sum() >= 0.90
+
+
+@pytest.mark.data
+def test_nothing_is_claimed_outside_the_frame_of_dots_on_a_grey_slide(real_slides, tmp_path):
+    picture = np.asarray(Image.open(real_slides / VISIUM).convert("RGB"))
+    source = write_pyramid(tmp_path / "a.tiff", [picture], compression="lzw", mpp=17.0)
+    report = ingest_slide(IngestRequest(source, "visium"), Project(tmp_path), IngestConfig())
+    mask, mpp = read_tissue(report.store)
+
+    assert (mpp, mask.shape) == (17.0, picture.shape[:2])
+    assert 0.1 < mask.mean() < 0.6
+    # Read off the picture: dots stand in rows 84–108 and 534–558 and in columns 526–556, none of them under tissue;
+    # on the left, columns 88–118, the tissue lies over them.
+    assert not mask[:115].any()
+    assert not mask[515:].any()
+    assert not mask[:, 524:].any()
+    assert not mask[:, :86].any()
+    assert mask[140:500, 160:500].mean() > 0.95
+
+
+@pytest.fixture(scope="module")
+def negative_demo_slide(tmp_path_factory):
+    """Pale, DAB-negative tissue on glass: what saturation alone loses."""
+    folder = tmp_path_factory.mktemp("pale")
+    slide = next(s for s in SLIDES if not s.has_positive)
+    make_slide(folder / "pale.tiff", slide)
+    report = ingest_slide(IngestRequest(folder / "pale.tiff", "pale"), Project(folder), IngestConfig())
+    return report.store, tissue_cells(np.random.default_rng(slide.strip))
+
+
+def test_pale_tissue_is_kept_and_glass_is_not(negative_demo_slide):
+    store, cells = negative_demo_slide
+    mask, mpp = read_tissue(store)
+    # Truth at the centre of each cell of the mask; what a cell of the mask straddles is left out.
+    at_px0 = [(np.arange(n) + 0.5) * mpp / 0.25 for n in mask.shape]
+    padded = np.pad(cells, ((0, 1), (0, 1)))
+    rows, columns = (np.minimum(a // CELL_PX0, n).astype(int) for a, n in zip(at_px0, cells.shape, strict=True))
+    tissue = padded[np.ix_(rows, columns)]
+    core, glass = ndimage.binary_erosion(tissue), ~ndimage.binary_dilation(tissue, iterations=2)
+
+    assert mask[core].mean() >= 0.95
+    assert mask[glass].mean() <= 0.01
+
+
+def disc_on(background, colour, *, size=(220, 300), noise=2.0):
+    random = np.random.default_rng(0)
+    y, x = np.mgrid[: size[0], : size[1]]
+    inside = np.hypot(y - 100, x - 130) < 60
+    pixels = np.where(inside[..., None], colour, background) + random.normal(0, noise, (*size, 1))
+    return np.clip(pixels, 0, 255).astype(np.uint8), inside
+
+
+@pytest.mark.parametrize("background", [(255, 255, 255), (243, 243, 240), (200, 200, 205), (165, 170, 168)])
+def test_tissue_is_found_on_white_yellowish_and_grey_glass(background):
+    pixels, inside = disc_on(background, (190, 120, 160))
+
+    mask = find_tissue(pixels, 8.0, TissueConfig()).mask_yx
+
+    assert (mask & inside).sum() / (mask | inside).sum() > 0.95
+
+
+def test_dust_is_dropped_and_narrow_gaps_are_closed():
+    pixels, inside = disc_on((240, 240, 240), (190, 120, 160))
+    pixels[20:23, 20:23] = (40, 40, 40)  # 24 µm of dust
+    pixels[:, 129:131] = (240, 240, 240)  # a crack of 16 µm
+
+    mask = find_tissue(pixels, 8.0, TissueConfig()).mask_yx
+
+    assert not mask[:40, :60].any()
+    assert mask[inside].mean() > 0.99
+
+
+@pytest.mark.parametrize("colour", [(255, 255, 255), (200, 200, 200)])
+def test_an_empty_slide_has_no_tissue(colour):
+    pixels = np.full((120, 200, 3), colour, np.uint8)
+
+    assert find_tissue(pixels, 8.0, TissueConfig()).fraction == 0
+
+
+def test_a_slide_without_glass_in_view_is_tissue_everywhere():
+    pixels = np.clip(np.random.default_rng(0).normal((190, 120, 160), 15, (120, 200, 3)), 0, 255).astype(np.uint8)
+
+    assert find_tissue(pixels, 8.0, TissueConfig()).fraction == 1
+
+
+def test_the_background_is_the_commonest_light_colour_and_not_the_lightest():
+    lab = np.zeros((100, 100, 3), np.float32)
+    lab[..., 0] = 85
+    lab[:10, :, 0] = 99
+
+    level, a, b = background_colour(lab)
+
+    assert (round(level), round(a), round(b)) == (85, 0, 0)
