@@ -31,10 +31,11 @@ lr = 0.05
 warmup_steps = 10
 weight_decay = 5e-4
 [train]
-epochs = 10
+epochs = 20
 [augment]
-brightness = 0.1
-contrast = 0.15
+brightness = 0.05
+contrast = 0.1
+stain = 0.35
 """
 
 
@@ -51,7 +52,7 @@ def test_a_short_recipe_beats_the_commonest_class_on_other_slides(real_slides, t
     cohort = load_cohort(tmp_path / "cohort.csv")
     for entry in cohort.included:
         ingest_slide(IngestRequest(cohort.slide_path(entry), entry.slide_id), project, IngestConfig())
-    make_tile_table(project, "crc", TileConfig(tile_px=112, mpp=1.0), cohort=cohort)
+    make_tile_table(project, "crc", TileConfig(tile_px=56, mpp=2.0), cohort=cohort)
     (tmp_path / "crc.toml").write_text(RECIPE)
 
     trained = train(tmp_path / "crc.toml", project.root, 2)
