@@ -31,6 +31,7 @@ TIFF_ERRORS = (
 COMPRESSION_OLD_JPEG, COMPRESSION_JPEG = 6, 7
 COMPRESSION_APERIO_YCC = 33003
 """JPEG 2000 of Y, Cb, Cr; neither the stream nor the TIFF tags tell it from RGB, only OpenSlide knows."""
+KNOWN_COMPRESSIONS = {int(compression) for compression in tifffile.COMPRESSION}
 PHOTOMETRIC_RGB, PHOTOMETRIC_YCBCR = 2, 6
 PLANAR_CONTIG = 1
 MAX_WHOLE_PAGE_BYTES = 256 * 2**20
@@ -78,10 +79,10 @@ class TiffSlide:
         self._levels = [TiffLevel(page, self._fd, self._bytes, self._name) for page in pages]
 
     def _check(self, finest: tifffile.TiffPage) -> None:
-        _check_page_chain(self._tiff, self._bytes, self._name)
         _check_claim(finest, self._bytes, self._name)
         _check_compression(finest, self._name)
         _check_pixels_are_rgb(finest, self._name)
+        _check_page_chain(self._tiff, self._bytes, self._name)
 
     def _read_info(self, pages: list[tifffile.TiffPage]) -> SlideInfo:
         mpp_xy, looked_in = mpp_of(self._tiff)
@@ -271,7 +272,7 @@ def _paste(region: Pixels, tile: Pixels, x_px: int, y_px: int) -> None:
 def _level_pages(tiff: tifffile.TiffFile) -> list[tifffile.TiffPage]:
     """Pages that are one picture at falling size. Pages of another shape or kind are not levels."""
     if not len(tiff.pages):
-        raise UnreadableError(f"{tiff.filename}: no picture in it.")
+        raise UnreadableError(f"{tiff.filename}: no picture in it. The file is damaged or cut short; copy it again.")
     first = tiff.pages.first
     if not first.is_tiled:
         return [first]
@@ -354,7 +355,7 @@ def _check_pixels_are_rgb(page: tifffile.TiffPage, name: str) -> None:
 
 
 def _check_compression(page: tifffile.TiffPage, name: str) -> None:
-    if page.compression == COMPRESSION_OLD_JPEG or not isinstance(page.compression, tifffile.COMPRESSION):
+    if page.compression == COMPRESSION_OLD_JPEG or int(page.compression) not in KNOWN_COMPRESSIONS:
         raise UnreadableError(
             f"{name}: TIFF compression {int(page.compression)} "
             f"({getattr(page.compression, 'name', 'unknown')}) cannot be read. Convert the slide to a tiled TIFF "

@@ -1,0 +1,133 @@
+"""The 26 malformed and tricky files of our collection, through the installed command.
+
+`tricky_files.csv` says what must become of each: `pixels`, equal to those of a decoder that is not ours, or an error
+code. None may crash, hang, swell or leave something that looks finished. One process takes them all, one after the
+other: what holds for it (memory, time, no traceback) holds for every file, and a file that ended it would end the rest.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import subprocess
+import sys
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+import cv2
+import numpy as np
+import openslide
+import pytest
+from PIL import Image, ImageSequence
+
+from pipeline.store.reader import StoreReader
+
+GEMSLIDE = Path(sys.executable).parent / "gemslide"
+MAX_SECONDS = 20
+MAX_BYTES = 2**30
+
+with (Path(__file__).with_name("tricky_files.csv")).open(encoding="utf-8", newline="") as stream:
+    ROWS = list(csv.DictReader(stream))
+
+pytestmark = pytest.mark.data
+
+
+@dataclass(frozen=True)
+class Run:
+    """What the process did."""
+
+    code: int
+    peak_bytes: int
+    lines: dict[str, dict[str, str]]
+    err: str
+    project: Path
+
+
+@pytest.fixture(scope="module")
+def run(real_slides, tmp_path_factory) -> Run:
+    """All files in one process: stopped after MAX_SECONDS, its memory told by the kernel."""
+    folder = tmp_path_factory.mktemp("tricky")
+    project, out, err = folder / "project", folder / "stdout", folder / "stderr"
+    sources = [str(real_slides / row["file"]) for row in ROWS]
+    command = [str(GEMSLIDE), "ingest", *sources, "--project", str(project), "--mpp", "0.5", "--json"]
+    with out.open("wb") as to_out, err.open("wb") as to_err:
+        process = subprocess.Popen(command, stdout=to_out, stderr=to_err)
+        stop = threading.Timer(MAX_SECONDS, process.kill)
+        stop.start()
+        _, status, usage = os.wait4(process.pid, 0)
+        stop.cancel()
+        process.returncode = os.waitstatus_to_exitcode(status)
+    lines = [json.loads(line) for line in out.read_text().splitlines()]
+    by_id = {line["slide_id"]: line for line in lines}
+    assert len(by_id) == len(lines)
+    return Run(process.returncode, usage.ru_maxrss * 1024, by_id, err.read_text(), project)
+
+
+def slide_id(row: dict[str, str]) -> str:
+    return Path(row["file"]).stem
+
+
+def decoded(path: Path, decoder: str) -> list[np.ndarray]:
+    """The levels, by a decoder that ingest does not use for this file."""
+    if decoder == "pil":
+        with Image.open(path) as pages:
+            return [np.asarray(page) for page in ImageSequence.Iterator(pages)]
+    if decoder == "opencv":
+        return [np.ascontiguousarray(cv2.imread(str(path), cv2.IMREAD_UNCHANGED)[..., ::-1])]
+    with openslide.OpenSlide(path) as slide:
+        whole = [n for n, size in enumerate(slide.level_downsamples) if size == round(size)]
+        return [np.asarray(slide.read_region((0, 0), n, slide.level_dimensions[n]))[..., :3] for n in whole]
+
+
+def ids(rows):
+    return [Path(row["file"]).name for row in rows]
+
+
+def test_the_table_lists_every_tricky_file_of_the_collection(real_slides):
+    index = (real_slides / "INDEX.md").read_text(encoding="utf-8")
+    section = index.split("## malformed / tricky")[1].split("\n## ")[0]
+
+    listed = [line.split("`")[1] for line in section.splitlines() if line.startswith("| `")]
+
+    assert [row["file"] for row in ROWS] == listed
+    assert len(listed) == 26
+
+
+def test_none_crashes_hangs_swells_or_stops_the_others(run):
+    assert run.code == 1  # a process stopped for time has -9
+    assert "Traceback" not in run.err
+    assert run.peak_bytes < MAX_BYTES
+    assert list(run.lines) == [slide_id(row) for row in ROWS]
+
+
+def test_only_what_was_read_is_there(run):
+    finished = sorted(path.name for path in (run.project / "slides").iterdir())
+
+    assert finished == sorted(f"{slide_id(row)}.ome.zarr" for row in ROWS if row["outcome"] == "pixels")
+
+
+REFUSED = [row for row in ROWS if row["outcome"] != "pixels"]
+READ = [row for row in ROWS if row["outcome"] == "pixels"]
+
+
+@pytest.mark.parametrize("row", REFUSED, ids=ids(REFUSED))
+def test_what_cannot_be_read_right_is_refused_with_its_code(run, row):
+    line = run.lines[slide_id(row)]
+
+    assert (line["status"], line["code"], line["output"]) == ("refused", row["outcome"], None)
+    assert Path(row["file"]).name in line["message"]
+
+
+@pytest.mark.parametrize("row", READ, ids=ids(READ))
+def test_what_is_read_has_the_pixels_of_another_decoder(run, real_slides, row):
+    line = run.lines[slide_id(row)]
+    assert line["status"] == "done"
+
+    reader = StoreReader(line["output"])
+
+    for level, wanted in enumerate(decoded(real_slides / row["file"], row["decoder"])):
+        height, width = wanted.shape[:2]
+        assert (reader.levels[level].width_px, reader.levels[level].height_px) == (width, height)
+        np.testing.assert_array_equal(reader.read_region(level, 0, 0, width, height), wanted)
