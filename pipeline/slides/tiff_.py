@@ -31,6 +31,7 @@ TIFF_ERRORS = (
 COMPRESSION_OLD_JPEG, COMPRESSION_JPEG = 6, 7
 COMPRESSION_APERIO_YCC = 33003
 """JPEG 2000 of Y, Cb, Cr; neither the stream nor the TIFF tags tell it from RGB, only OpenSlide knows."""
+COMPRESSIONS_JPEG_2000 = {33003, 33004, 33005, 34712}
 KNOWN_COMPRESSIONS = {int(compression) for compression in tifffile.COMPRESSION}
 PHOTOMETRIC_RGB, PHOTOMETRIC_YCBCR = 2, 6
 PLANAR_CONTIG = 1
@@ -212,14 +213,21 @@ class TiffLevel:
         if raw is None:
             return None
         try:
-            if self._page.compression == COMPRESSION_JPEG:
-                check_end(raw)
+            self._check_end(raw)
             decoded = self._page.decode(raw, index, jpegtables=self._page.jpegtables)[0]
         except TIFF_ERRORS as error:
             raise self._corrupt(row, column, error) from error
         if decoded is None:
             return None
         return self._clip(np.asarray(decoded)[0], row, column)
+
+    def _check_end(self, raw: bytes) -> None:
+        """Notice a segment whose end was overwritten, where the decoder would fill it up and say nothing."""
+        # JPEG 2000 ends with the same marker; decoders do without, so only zeros in its place count as damage.
+        if self._page.compression == COMPRESSION_JPEG or (
+            self._page.compression in COMPRESSIONS_JPEG_2000 and raw.endswith(bytes(8))
+        ):
+            check_end(raw)
 
     def _clip(self, tile: Pixels, row: int, column: int) -> Pixels:
         tile_w, tile_h = self._segment_wh
@@ -250,8 +258,7 @@ class TiffLevel:
             raw = self._segment_bytes(index)
             if raw is None:
                 raise ValueError(f"strip {index} of {wanted} is missing")
-            if page.compression == COMPRESSION_JPEG:
-                check_end(raw)
+            self._check_end(raw)
 
     def _corrupt(self, row: int, column: int, why: object) -> CorruptTileError:
         return CorruptTileError(

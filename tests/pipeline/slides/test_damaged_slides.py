@@ -25,6 +25,7 @@ from tests.pipeline.make import (
     overwrite_tile,
     picture,
     tile_bytes,
+    write_aperio_j2k,
     write_jpeg_pyramid,
     write_pyramid,
 )
@@ -116,6 +117,17 @@ def test_a_tile_cut_short_on_a_level_that_is_decoded_is_refused(tmp_path, compre
 
     assert error.code == "corrupt_tile"
     assert "row 1, column 1 of the 500×370 px level" in str(error)
+
+
+def test_a_jpeg_2000_tile_that_ends_in_zeros_is_refused(tmp_path):
+    """OpenJPEG fills up what is missing and says nothing."""
+    path = write_aperio_j2k(tmp_path / "a.svs", picture(512, 300), compression=33005)
+    overwrite_tile(path, 1, bytes(500), at=-500)
+
+    error = refused(path, tmp_path / "p")
+
+    assert error.code == "corrupt_tile"
+    assert "no end marker" in str(error)
 
 
 def test_a_damaged_tile_with_a_checksum_is_refused(tmp_path):
