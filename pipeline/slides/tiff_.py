@@ -14,9 +14,22 @@ import numpy as np
 import tifffile
 from imagecodecs import DelayedImportError
 
-from pipeline.errors import ClaimsTooMuchError, CorruptTileError, NotBrightfieldRgbError, UnreadableError
+from pipeline.errors import CorruptTileError, NotBrightfieldRgbError, UnreadableError
 from pipeline.slides.jpeg import JpegError, check_end, read_header, self_contained
 from pipeline.slides.slide import EncodedLevel, LevelSize, Pixels, SlideInfo, level_size
+from pipeline.slides.tiff_checks import (
+    COMPRESSION_APERIO_YCC,
+    COMPRESSION_JPEG,
+    COMPRESSIONS_JPEG_2000,
+    MAX_TILE_BYTES,
+    PHOTOMETRIC_RGB,
+    PLANAR_CONTIG,
+    check_page,
+    check_page_chain,
+    has_plain_sizes,
+    is_rgb,
+    tile_bytes,
+)
 from pipeline.slides.tiff_metadata import mpp_of, objective_power_of, scanner_model_of
 
 # tifffile reports oddities of damaged files through logging; our errors say what matters.
@@ -27,20 +40,6 @@ TIFF_ERRORS = (
     struct.error, OSError, RuntimeError, MemoryError, NotImplementedError, DelayedImportError,
 )  # fmt: skip
 """What tifffile and the codecs raise on files that lie about themselves (checked on 26 such files)."""
-
-COMPRESSION_OLD_JPEG, COMPRESSION_JPEG = 6, 7
-COMPRESSION_APERIO_YCC = 33003
-"""JPEG 2000 of Y, Cb, Cr; neither the stream nor the TIFF tags tell it from RGB, only OpenSlide knows."""
-COMPRESSIONS_JPEG_2000 = {33003, 33004, 33005, 34712}
-KNOWN_COMPRESSIONS = {int(compression) for compression in tifffile.COMPRESSION}
-PHOTOMETRIC_RGB, PHOTOMETRIC_YCBCR = 2, 6
-PLANAR_CONTIG = 1
-MAX_WHOLE_PAGE_BYTES = 256 * 2**20
-MAX_TILE_BYTES = 64 * 2**20
-MAX_UNPACK_RATIO = 1000
-"""Raw bytes claimed per byte of file. White JPEG tiles reach about 300; real slides 10 to 40."""
-SMALL_CLAIM_BYTES = 2**30
-"""A claim this small is harmless whatever the ratio."""
 
 
 def is_tiff(path: Path) -> bool:
@@ -68,7 +67,8 @@ class TiffSlide:
             try:
                 self._tiff = on_error.enter_context(tifffile.TiffFile(path))
                 pages = _level_pages(self._tiff)
-                self._check(pages[0])
+                check_page(pages[0], self._bytes, self._name)
+                check_page_chain(self._tiff, self._bytes, self._name)
                 self.info = self._read_info(pages)
             except TIFF_ERRORS as error:
                 raise UnreadableError(
@@ -78,12 +78,6 @@ class TiffSlide:
             on_error.pop_all()
         self._fd = os.open(path, os.O_RDONLY)
         self._levels = [TiffLevel(page, self._fd, self._bytes, self._name) for page in pages]
-
-    def _check(self, finest: tifffile.TiffPage) -> None:
-        _check_claim(finest, self._bytes, self._name)
-        _check_compression(finest, self._name)
-        _check_pixels_are_rgb(finest, self._name)
-        _check_page_chain(self._tiff, self._bytes, self._name)
 
     def _read_info(self, pages: list[tifffile.TiffPage]) -> SlideInfo:
         mpp_xy, looked_in = mpp_of(self._tiff)
@@ -295,9 +289,9 @@ def _level_pages(tiff: tifffile.TiffFile) -> list[tifffile.TiffPage]:
 
 
 def _is_reduced_copy(page: tifffile.TiffPage, first: tifffile.TiffPage) -> bool:
-    if not _is_rgb(page) or page.planarconfig != PLANAR_CONTIG:
+    if not has_plain_sizes(page) or not is_rgb(page) or page.planarconfig != PLANAR_CONTIG:
         return False
-    if page.imagewidth < 1 or page.imagelength < 1 or not 0 < _tile_bytes(page) <= MAX_TILE_BYTES:
+    if page.imagewidth < 1 or page.imagelength < 1 or not 0 < tile_bytes(page) <= MAX_TILE_BYTES:
         return False
     downsample = first.imagewidth / page.imagewidth
     # The width is rounded to a whole pixel: on a tall slide one pixel of it is several of the length.
@@ -305,93 +299,6 @@ def _is_reduced_copy(page: tifffile.TiffPage, first: tifffile.TiffPage) -> bool:
     return bool(downsample > 1 and abs(first.imagelength / downsample - page.imagelength) <= tolerance_px)
 
 
-def _check_page_chain(tiff: tifffile.TiffFile, file_bytes: int, name: str) -> None:
-    """tifffile leaves out pages that lie behind the end of the file, and says nothing."""
-    fmt, last = tiff.tiff, tiff.pages[-1].offset
-    tiff.filehandle.seek(last)
-    (num_tags,) = struct.unpack(fmt.tagnoformat, tiff.filehandle.read(fmt.tagnosize))
-    tiff.filehandle.seek(last + fmt.tagnosize + num_tags * fmt.tagsize)
-    (following,) = struct.unpack(fmt.offsetformat, tiff.filehandle.read(fmt.offsetsize).ljust(fmt.offsetsize, b"\0"))
-    if following >= file_bytes:
-        raise UnreadableError(
-            f"{name}: the page after the first {len(tiff.pages)} stands at byte {following}, the file ends at "
-            f"{file_bytes}. It was cut short; copy it again."
-        )
-
-
 def _sizes(pages: list[tifffile.TiffPage]) -> tuple[LevelSize, ...]:
     first = pages[0]
     return tuple(level_size(p.imagewidth, p.imagelength, first.imagewidth, first.imagelength) for p in pages)
-
-
-def _is_rgb(page: tifffile.TiffPage) -> bool:
-    # Only JPEG's decoder turns YCbCr into RGB: with other compressions tifffile gives Y, Cb, Cr as they are.
-    is_ycc_jpeg = page.photometric == PHOTOMETRIC_YCBCR and page.compression == COMPRESSION_JPEG
-    return bool(
-        page.samplesperpixel == 3
-        and page.bitspersample == 8
-        and page.dtype == np.uint8
-        and page.imagedepth == 1
-        and (page.photometric == PHOTOMETRIC_RGB or is_ycc_jpeg)
-    )
-
-
-def _check_pixels_are_rgb(page: tifffile.TiffPage, name: str) -> None:
-    orientation = page.tags.get(274)
-    photometric = getattr(page.photometric, "name", str(page.photometric))
-    found = (
-        f"{page.samplesperpixel} samples of {page.bitspersample} bits, photometric {photometric}, "
-        f"compression {getattr(page.compression, 'name', page.compression)}, "
-        f"{page.imagewidth}×{page.imagelength}×{page.imagedepth} px"
-    )
-    if not _is_rgb(page):
-        raise NotBrightfieldRgbError(
-            f"{name}: holds {found}. Only 8-bit brightfield RGB slides are read (no fluorescence, 16-bit, grey, "
-            "CMYK, palette or transparent pictures, no YCbCr but in JPEG). Export it as 8-bit RGB."
-        )
-    if page.planarconfig != PLANAR_CONTIG:
-        raise NotBrightfieldRgbError(f"{name}: colour planes are stored apart (planar). Export it as interleaved RGB.")
-    if orientation is not None and orientation.value != 1:
-        raise UnreadableError(
-            f"{name}: TIFF orientation {orientation.value!r}, that is turned or mirrored. Save it with orientation 1 "
-            "(top left), so that coordinates mean the same in every program."
-        )
-    if page.imagewidth < 1 or page.imagelength < 1 or (page.is_tiled and not _tile_bytes(page)):
-        tiles = f" in tiles of {page.tilewidth}×{page.tilelength} px" if page.is_tiled else ""
-        raise UnreadableError(f"{name}: claims {page.imagewidth}×{page.imagelength} px{tiles}. The file is damaged.")
-
-
-def _check_compression(page: tifffile.TiffPage, name: str) -> None:
-    if page.compression == COMPRESSION_OLD_JPEG or int(page.compression) not in KNOWN_COMPRESSIONS:
-        raise UnreadableError(
-            f"{name}: TIFF compression {int(page.compression)} "
-            f"({getattr(page.compression, 'name', 'unknown')}) cannot be read. Convert the slide to a tiled TIFF "
-            "(for example `vips tiffsave --tile --compression jpeg`)."
-        )
-
-
-def _tile_bytes(page: tifffile.TiffPage) -> int:
-    """Raw bytes of one tile."""
-    return int(page.tilewidth * page.tilelength * page.samplesperpixel * page.imagedepth)
-
-
-def _check_claim(page: tifffile.TiffPage, file_bytes: int, name: str) -> None:
-    samples = page.samplesperpixel * page.imagedepth
-    claimed = page.imagewidth * page.imagelength * samples
-    tile_bytes = _tile_bytes(page) if page.is_tiled else 0
-    says = (
-        f"{name}: claims {page.imagewidth}×{page.imagelength} px of {samples} samples, {claimed / 2**30:.2f} GiB raw, "
-    )
-    if claimed > SMALL_CLAIM_BYTES and claimed > MAX_UNPACK_RATIO * file_bytes:
-        raise ClaimsTooMuchError(
-            f"{says}in a file of {file_bytes} bytes: more than {MAX_UNPACK_RATIO} to 1. The header is damaged."
-        )
-    if tile_bytes > MAX_TILE_BYTES:
-        raise ClaimsTooMuchError(
-            f"{says}in tiles of {tile_bytes / 2**20:.0f} MiB; at most {MAX_TILE_BYTES >> 20} MiB per tile are read."
-        )
-    if not page.is_tiled and claimed > MAX_WHOLE_PAGE_BYTES:
-        raise ClaimsTooMuchError(
-            f"{says}in strips, which cannot be read piece by piece; at most {MAX_WHOLE_PAGE_BYTES >> 20} MiB. "
-            "Convert it to a tiled TIFF (for example `vips tiffsave --tile`)."
-        )

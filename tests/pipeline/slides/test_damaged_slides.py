@@ -198,6 +198,15 @@ def rewrite_as_long(path, code, value):
         tiff.pages[0].tags[code].overwrite(value, dtype=4)
 
 
+def test_a_size_that_is_a_list_of_numbers_is_unreadable_and_takes_no_memory(tmp_path, pyramid):
+    """Multiplying such a list by a damaged width would repeat it millions of times."""
+    with tifffile.TiffFile(pyramid, mode="r+") as tiff:
+        tiff.pages[0].tags[257].overwrite((370, 370, 370, 370), dtype=4)
+
+    with pytest.raises(UnreadableError, match="several numbers|cannot read its structure"):
+        open_slide(pyramid)
+
+
 def test_a_large_file_in_strips_is_refused_with_what_to_do(tmp_path):
     path = tmp_path / "a.tiff"
     tifffile.imwrite(path, shape=(10_000, 10_000, 3), dtype=np.uint8, photometric="rgb")

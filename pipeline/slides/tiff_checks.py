@@ -1,0 +1,134 @@
+"""What a TIFF must be for its pixels to come out right; everything else is refused with the reason."""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+import tifffile
+
+from pipeline.errors import ClaimsTooMuchError, NotBrightfieldRgbError, UnreadableError
+
+COMPRESSION_OLD_JPEG, COMPRESSION_JPEG = 6, 7
+COMPRESSION_APERIO_YCC = 33003
+"""JPEG 2000 of Y, Cb, Cr; neither the stream nor the TIFF tags tell it from RGB, only OpenSlide knows."""
+COMPRESSIONS_JPEG_2000 = {33003, 33004, 33005, 34712}
+KNOWN_COMPRESSIONS = {int(compression) for compression in tifffile.COMPRESSION}
+PHOTOMETRIC_RGB, PHOTOMETRIC_YCBCR = 2, 6
+PLANAR_CONTIG = 1
+MAX_WHOLE_PAGE_BYTES = 256 * 2**20
+MAX_TILE_BYTES = 64 * 2**20
+MAX_UNPACK_RATIO = 1000
+"""Raw bytes claimed per byte of file. White JPEG tiles reach about 300; real slides 10 to 40."""
+SMALL_CLAIM_BYTES = 2**30
+"""A claim this small is harmless whatever the ratio."""
+
+
+def check_page(page: tifffile.TiffPage, file_bytes: int, name: str) -> None:
+    """Whether the finest page can be read as a slide.
+
+    Raises:
+        UnreadableError, ClaimsTooMuchError, NotBrightfieldRgbError: why not.
+    """
+    if not has_plain_sizes(page):
+        raise UnreadableError(f"{name}: its size tags hold several numbers each. The file is damaged; copy it again.")
+    _check_claim(page, file_bytes, name)
+    _check_compression(page, name)
+    _check_pixels_are_rgb(page, name)
+
+
+def check_page_chain(tiff: tifffile.TiffFile, file_bytes: int, name: str) -> None:
+    """tifffile leaves out pages that lie behind the end of the file, and says nothing."""
+    fmt, last = tiff.tiff, tiff.pages[-1].offset
+    tiff.filehandle.seek(last)
+    (num_tags,) = struct.unpack(fmt.tagnoformat, tiff.filehandle.read(fmt.tagnosize))
+    tiff.filehandle.seek(last + fmt.tagnosize + num_tags * fmt.tagsize)
+    (following,) = struct.unpack(fmt.offsetformat, tiff.filehandle.read(fmt.offsetsize).ljust(fmt.offsetsize, b"\0"))
+    if following >= file_bytes:
+        raise UnreadableError(
+            f"{name}: the page after the first {len(tiff.pages)} stands at byte {following}, the file ends at "
+            f"{file_bytes}. It was cut short; copy it again."
+        )
+
+
+def has_plain_sizes(page: tifffile.TiffPage) -> bool:
+    """Whether sizes are numbers: a damaged tag gives a tuple, and multiplying that takes all memory."""
+    sizes = (
+        page.imagewidth, page.imagelength, page.imagedepth, page.tilewidth, page.tilelength, page.rowsperstrip,
+        page.samplesperpixel, page.compression,
+    )  # fmt: skip
+    return all(isinstance(size, int) for size in sizes)
+
+
+def is_rgb(page: tifffile.TiffPage) -> bool:
+    """Whether the decoder gives three bytes of R, G, B per pixel."""
+    # Only JPEG's decoder turns YCbCr into RGB: with other compressions tifffile gives Y, Cb, Cr as they are.
+    is_ycc_jpeg = page.photometric == PHOTOMETRIC_YCBCR and page.compression == COMPRESSION_JPEG
+    return bool(
+        page.samplesperpixel == 3
+        and page.bitspersample == 8
+        and page.dtype == np.uint8
+        and page.imagedepth == 1
+        and (page.photometric == PHOTOMETRIC_RGB or is_ycc_jpeg)
+    )
+
+
+def _check_pixels_are_rgb(page: tifffile.TiffPage, name: str) -> None:
+    orientation = page.tags.get(274)
+    photometric = getattr(page.photometric, "name", str(page.photometric))
+    found = (
+        f"{page.samplesperpixel} samples of {page.bitspersample} bits, photometric {photometric}, "
+        f"compression {getattr(page.compression, 'name', page.compression)}, "
+        f"{page.imagewidth}×{page.imagelength}×{page.imagedepth} px"
+    )
+    if not is_rgb(page):
+        raise NotBrightfieldRgbError(
+            f"{name}: holds {found}. Only 8-bit brightfield RGB slides are read (no fluorescence, 16-bit, grey, "
+            "CMYK, palette or transparent pictures, no YCbCr but in JPEG). Export it as 8-bit RGB."
+        )
+    if page.planarconfig != PLANAR_CONTIG:
+        raise NotBrightfieldRgbError(f"{name}: colour planes are stored apart (planar). Export it as interleaved RGB.")
+    if orientation is not None and orientation.value != 1:
+        raise UnreadableError(
+            f"{name}: TIFF orientation {orientation.value!r}, that is turned or mirrored. Save it with orientation 1 "
+            "(top left), so that coordinates mean the same in every program."
+        )
+    if page.imagewidth < 1 or page.imagelength < 1 or (page.is_tiled and not tile_bytes(page)):
+        tiles = f" in tiles of {page.tilewidth}×{page.tilelength} px" if page.is_tiled else ""
+        raise UnreadableError(f"{name}: claims {page.imagewidth}×{page.imagelength} px{tiles}. The file is damaged.")
+
+
+def _check_compression(page: tifffile.TiffPage, name: str) -> None:
+    if page.compression == COMPRESSION_OLD_JPEG or int(page.compression) not in KNOWN_COMPRESSIONS:
+        raise UnreadableError(
+            f"{name}: TIFF compression {int(page.compression)} "
+            f"({getattr(page.compression, 'name', 'unknown')}) cannot be read. Convert the slide to a tiled TIFF "
+            "(for example `vips tiffsave --tile --compression jpeg`)."
+        )
+
+
+def tile_bytes(page: tifffile.TiffPage) -> int:
+    """Raw bytes of one tile."""
+    return int(page.tilewidth * page.tilelength * page.samplesperpixel * page.imagedepth)
+
+
+def _check_claim(page: tifffile.TiffPage, file_bytes: int, name: str) -> None:
+    samples = page.samplesperpixel * page.imagedepth
+    claimed = page.imagewidth * page.imagelength * samples
+    bytes_per_tile = tile_bytes(page) if page.is_tiled else 0
+    says = (
+        f"{name}: claims {page.imagewidth}×{page.imagelength} px of {samples} samples, {claimed / 2**30:.2f} GiB raw, "
+    )
+    if claimed > SMALL_CLAIM_BYTES and claimed > MAX_UNPACK_RATIO * file_bytes:
+        raise ClaimsTooMuchError(
+            f"{says}in a file of {file_bytes} bytes: more than {MAX_UNPACK_RATIO} to 1. The header is damaged."
+        )
+    if bytes_per_tile > MAX_TILE_BYTES:
+        raise ClaimsTooMuchError(
+            f"{says}in tiles of {bytes_per_tile / 2**20:.0f} MiB; at most {MAX_TILE_BYTES >> 20} MiB per tile are read."
+        )
+    if not page.is_tiled and claimed > MAX_WHOLE_PAGE_BYTES:
+        raise ClaimsTooMuchError(
+            f"{says}in strips, which cannot be read piece by piece; at most {MAX_WHOLE_PAGE_BYTES >> 20} MiB. "
+            "Convert it to a tiled TIFF (for example `vips tiffsave --tile`)."
+        )
