@@ -2,8 +2,8 @@
 
     .venv/bin/python -m benchmarks.activations
 
-Counted from shapes (fp32, distinct storages autograd keeps), so it needs neither the memory nor the time. Prints one JSON
-line per cut; the committed ones are in benchmarks/results/activations.jsonl.
+Counted from shapes (fp32, distinct storages autograd keeps), so it needs neither the memory nor the time. Prints one
+JSON line per cut; the committed ones are in benchmarks/results/activations.jsonl.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from pipeline.evaluation.report import write_report
 from pipeline.inference.infer import infer_slide
 from pipeline.inference.predictor import Predictor
 from pipeline.manifest import load_cohort
+from pipeline.project import Project
 from pipeline.tiles.dataset import TileDataset
 from pipeline.tiles.tile import make_tile_table
 
@@ -70,19 +71,27 @@ def test_the_report_is_one_file_that_asks_nothing_of_the_network(road, evaluatio
     assert json.loads(path.with_suffix(".json").read_text())["by_method"]["this model"]["tiles"] == 150
 
 
-def test_a_split_without_labels_is_refused(road):
-    make_tile_table(road.project, "bare", TileConfig(tile_px=32, mpp=1.0, classes=("cold", "warm")), cohort=None)
+@pytest.fixture
+def own(road, tmp_path):
+    """A project with tile sets of its own over the road's slides and models."""
+    for name in ("slides", "models"):
+        (tmp_path / name).symlink_to(road.project.root / name)
+    return Project(tmp_path)
+
+
+def test_a_split_without_labels_is_refused(road, own):
+    make_tile_table(own, "bare", TileConfig(tile_px=32, mpp=1.0, classes=("cold", "warm")), cohort=None)
 
     with pytest.raises(EmptyTableError, match="no labelled tiles in split 'test'"):
-        evaluate_model(road.project, road.model_id, "bare", EvaluateConfig())
+        evaluate_model(own, road.model_id, "bare", EvaluateConfig())
 
 
-def test_a_tile_set_of_another_size_is_refused(road):
+def test_a_tile_set_of_another_size_is_refused(road, own):
     other = TileConfig(tile_px=64, mpp=1.0, classes=("cold", "warm"))
-    make_tile_table(road.project, "other", other, cohort=load_cohort(road.cohort))
+    make_tile_table(own, "other", other, cohort=load_cohort(road.cohort))
 
     with pytest.raises(BadRecipeError, match=r"looks at 32 px at 1\.0 µm/px, tile set 'other' has 64 px"):
-        evaluate_model(road.project, road.model_id, "other", EvaluateConfig())
+        evaluate_model(own, road.model_id, "other", EvaluateConfig())
 
 
 def test_a_slide_that_was_not_inferred_is_named(road, evaluation):
