@@ -14,6 +14,7 @@ from pathlib import Path
 from pipeline.errors import DiskFullError, LockedError
 
 _NO_SPACE = {errno.ENOSPC, errno.EDQUOT}
+_UNWRITABLE = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST, errno.EFBIG}
 
 
 def sha256_of(path: Path) -> str:
@@ -33,17 +34,18 @@ def fsync_dir(path: Path) -> None:
 
 def write_bytes_atomic(path: Path, data: bytes) -> None:
     """Put `data` at `path` so that a reader sees the old file or the new one, never half."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        with aside.open("wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        aside.replace(path)
-    finally:
-        aside.unlink(missing_ok=True)
-    fsync_dir(path.parent)
+    with unwritable_in_words(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with aside.open("wb") as stream:
+                stream.write(data)
+                stream.flush()
+                os.fsync(stream.fileno())
+            aside.replace(path)
+        finally:
+            aside.unlink(missing_ok=True)
+        fsync_dir(path.parent)
 
 
 def write_text_atomic(path: Path, text: str) -> None:
@@ -52,18 +54,27 @@ def write_text_atomic(path: Path, text: str) -> None:
 
 
 @contextmanager
-def full_disk_in_words(target: Path) -> Iterator[None]:
-    """Turn "no space left" into an error that says where and how much is free."""
+def unwritable_in_words(target: Path) -> Iterator[None]:
+    """Turn "no space left" and "may not be written" into an error that says where, and what to do.
+
+    Raises:
+        DiskFullError: no space, a read-only disk, no permission, or not a folder.
+    """
     try:
         yield
     except OSError as error:
-        if error.errno not in _NO_SPACE:
+        if error.errno in _NO_SPACE:
+            existing = next(parent for parent in [target, *target.parents] if parent.exists())
+            free_bytes = shutil.disk_usage(existing).free
+            raise DiskFullError(
+                f"{target}: no space left while writing ({free_bytes / 2**20:.0f} MiB free). "
+                "Free space or choose another --project; nothing half-written was kept."
+            ) from error
+        if error.errno not in _UNWRITABLE:
             raise
-        existing = next(parent for parent in [target, *target.parents] if parent.exists())
-        free_bytes = shutil.disk_usage(existing).free
         raise DiskFullError(
-            f"{target}: no space left while writing ({free_bytes / 2**20:.0f} MiB free). "
-            "Free space or choose another --project; nothing half-written was kept."
+            f"{target}: cannot be written ({error.strerror}: {error.filename or 'while writing'}). Make the project "
+            "folder writable or choose another --project; nothing half-written was kept."
         ) from error
 
 
@@ -77,14 +88,15 @@ def new_folder(final: Path) -> Iterator[Path]:
     Raises:
         LockedError: another process writes the same output now.
     """
-    final.parent.mkdir(parents=True, exist_ok=True)
     partial = final.with_name(f".{final.name.removesuffix('.ome.zarr')}.partial")
-    descriptor = _lock_folder(partial, final)
+    with unwritable_in_words(final):
+        final.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = _lock_folder(partial, final)
     try:
-        _clear(partial)
-        with full_disk_in_words(final):
+        with unwritable_in_words(final):
+            _clear(partial)
             yield partial
-        _publish(partial, final)
+            _publish(partial, final)
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
         raise

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import errno
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from pipeline.config import IngestConfig
-from pipeline.errors import ChangedSourceError, DiskFullError, LockedError, UnreadableError
+from pipeline.errors import ChangedSourceError, LockedError, UnreadableError
 from pipeline.files import new_folder, sha256_of
 from pipeline.ingest.mpp import Mpp, resolve_mpp
 from pipeline.ingest.store_writer import StoreWriter
@@ -21,10 +19,6 @@ from pipeline.project import Project, check_slide_id
 from pipeline.slides.open_slide import open_slide
 from pipeline.store.metadata import Level, SlideAttributes, Source
 from pipeline.store.reader import StoreReader
-
-_UNWRITABLE = {
-    errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST, errno.EFBIG, errno.ENOSPC, errno.EDQUOT
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -75,7 +69,7 @@ def ingest_slide(
         source = Source(sha256=sha256_of(request.path), bytes=before[0], format=slide.info.format)
         if store.exists():
             return _finished(store, source, mpp, config, start)
-        with _unwritable_in_words(store), new_folder(store) as folder:
+        with new_folder(store) as folder:
             if store.exists():
                 raise LockedError(f"{store.name}: another process finished it just now. Run again to check it.")
             writer = StoreWriter(folder, slide, config, mpp, advance)
@@ -87,20 +81,6 @@ def ingest_slide(
                 )
     seconds = time.perf_counter() - start
     return IngestReport(slide_id, store, source.sha256, False, tissue.fraction, tuple(writer.levels), round(seconds, 3))
-
-
-@contextmanager
-def _unwritable_in_words(store: Path) -> Iterator[None]:
-    """Say which target cannot be written. A disk that fills up has its own words, in `new_folder`."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in _UNWRITABLE:
-            raise
-        raise DiskFullError(
-            f"{store}: cannot be written ({error.strerror}: {error.filename or 'while writing'}). Make the project "
-            "folder writable or choose another --project; nothing half-written was kept."
-        ) from error
 
 
 def _identity(path: Path) -> tuple[int, int]:

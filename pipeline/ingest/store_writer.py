@@ -8,9 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import cv2
-import numpy as np
-
 from pipeline.config import IngestConfig
 from pipeline.ingest.gate import PassThroughGate
 from pipeline.ingest.levels import (
@@ -109,11 +106,9 @@ class StoreWriter:
         fine_enough = [i for i, level in enumerate(self.levels) if level.downsample <= downsample * 1.01]
         spec = self.specs[fine_enough[-1]]
         reader = ArrayReader(self._level_dir(fine_enough[-1]), spec)
-        pixels = reader.read_region(0, 0, spec.width_px, spec.height_px)
         first = self.specs[0]
         size_wh = max(1, round(first.width_px / downsample)), max(1, round(first.height_px / downsample))
-        overview = np.asarray(cv2.resize(pixels, size_wh, interpolation=cv2.INTER_AREA), np.uint8)
-        return overview, downsample * mpp0
+        return reader.read_whole(*size_wh), downsample * mpp0
 
     def _write_associated(self) -> tuple[str, ...]:
         """Associated images that were asked for, as further series of the store."""

@@ -8,6 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
 
@@ -137,3 +138,29 @@ class ArrayReader:
                         top - row * t : bottom - row * t, left - column * t : right - column * t
                     ]
         return region
+
+    def read_whole(self, width_px: int, height_px: int) -> Pixels:
+        """The whole level in a picture of another size, area-averaged; read in bands, so that memory stays small.
+
+        Args:
+            width_px, height_px: of the picture; at most the level's own.
+        """
+        shrink = max(1, int(min(self.spec.width_px / width_px, self.spec.height_px / height_px)))
+        if shrink == 1:
+            reduced = self.read_region(0, 0, self.spec.width_px, self.spec.height_px)
+        else:
+            band_px = max(1, self.spec.chunk_px // shrink) * shrink
+            starts = range(0, self.spec.height_px, band_px)
+            reduced = np.concatenate(
+                [self._reduced_band(y, min(band_px, self.spec.height_px - y), shrink) for y in starts]
+            )
+        if reduced.shape[:2] == (height_px, width_px):
+            return reduced
+        return np.asarray(cv2.resize(reduced, (width_px, height_px), interpolation=cv2.INTER_AREA), np.uint8)
+
+    def _reduced_band(self, y_px: int, height_px: int, shrink: int) -> Pixels:
+        """Rows of the level, `shrink` times smaller; the last row and column average what there is."""
+        band = self.read_region(0, y_px, self.spec.width_px, height_px)
+        padded = np.pad(band, ((0, -height_px % shrink), (0, -self.spec.width_px % shrink), (0, 0)), mode="edge")
+        size_wh = padded.shape[1] // shrink, padded.shape[0] // shrink
+        return np.asarray(cv2.resize(padded, size_wh, interpolation=cv2.INTER_AREA), np.uint8)

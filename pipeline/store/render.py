@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-import cv2
 import numpy as np
 
 from pipeline.store.codecs import Pixels, ToSrgb, encode_jpeg
@@ -52,10 +51,9 @@ def thumbnail(reader: StoreReader, max_side_px: int) -> Pixels:
     width_px0, height_px0 = reader.size_wh_px0
     shrink = max(width_px0, height_px0) / max_side_px
     array = reader.levels[reader.level_for_downsample(shrink)]
-    pixels = reader.read_region(array.level, 0, 0, array.width_px, array.height_px)
     shrink = max(shrink, array.downsample)
     size_wh = max(1, round(width_px0 / shrink)), max(1, round(height_px0 / shrink))
-    return _for_screen(reader, np.asarray(cv2.resize(pixels, size_wh, interpolation=cv2.INTER_AREA), np.uint8))
+    return _for_screen(reader, array.array.read_whole(*size_wh))
 
 
 def render_thumbnail_jpeg(reader: StoreReader, max_side_px: int) -> bytes:
