@@ -29,6 +29,8 @@ setup: $(STAMP)
 
 # The lock is exact; --no-deps on the project itself keeps pip from looking further.
 $(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Python 3.11 or newer is needed, $(PYTHON) is older: make PYTHON=/path/to/python3.11 ..."; exit 1; }
 	@echo "installing into $(VENV): about 3 GB, a few minutes, once"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
