@@ -11,6 +11,7 @@ import typer
 
 from pathology_app.desktop.display import check_display
 from pipeline.errors import GemslideError
+from pipeline.project import Project
 
 OUR_PACKAGES = ("pathology_app", "pipeline", "training")
 
@@ -33,14 +34,16 @@ def app(
 
 
 def view(
-    store: Annotated[Path, typer.Argument(help="Slide store, slides/<slide_id>.ome.zarr.")],
+    store: Annotated[Path, typer.Argument(help="Slide store, or the id of a slide in the project.")],
+    project: Annotated[Path, typer.Option(file_okay=False, help="Project folder.")] = Path("."),
 ) -> None:
     """Open one slide store in napari, with its tissue mask and predictions. Research use only."""
     with _plain_errors(extra="desktop"):
         check_display()
         from pathology_app.desktop.window import show_store
 
-        show_store(store)
+        by_id = Project(project).store_path(store.name)
+        show_store(store if store.exists() or not by_id.exists() else by_id)
 
 
 @contextmanager

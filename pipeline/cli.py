@@ -22,31 +22,33 @@ HERE = Path()
 @cli.command()
 def doctor(project: ProjectOption = HERE, as_json: JsonOption = False) -> None:
     """What is installed, what works, what is missing and how to get it."""
-    from pipeline.verbs.look import run_doctor
+    from pipeline.verbs.doctor import run_doctor
 
     run_doctor(project, as_json=as_json)
 
 
 @cli.command()
 def info(
-    slide: Annotated[Path, typer.Argument(help="Slide file or store.")],
+    slide: Annotated[Path, typer.Argument(help="Slide file, store, or the id of a slide in the project.")],
+    project: ProjectOption = HERE,
     as_json: JsonOption = False,
 ) -> None:
     """What a slide file or a store says about itself."""
-    from pipeline.verbs.look import run_info
+    from pipeline.verbs.info import run_info
 
-    run_info(slide, as_json=as_json)
+    run_info(slide, project, as_json=as_json)
 
 
 @cohort_cli.command("init")
 def cohort_init(
     folder: Annotated[Path, typer.Argument(help="Folder with slides.")],
-    out: Annotated[Path, typer.Option(help="Manifest to write.")] = Path("cohort.csv"),
+    out: Annotated[Path | None, typer.Option(help="Manifest to write [default: cohort.csv in the project].")] = None,
+    project: ProjectOption = HERE,
 ) -> None:
     """Write a manifest of every slide below a folder; fill in patients and splits afterwards."""
     from pipeline.verbs.cohort import run_init
 
-    run_init(folder, out)
+    run_init(folder, out or project / "cohort.csv")
 
 
 @cohort_cli.command("check")

@@ -11,6 +11,7 @@ from typing import NoReturn
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from pipeline.errors import GemslideError
 from pipeline.run_record import SlideOutcome
@@ -42,24 +43,36 @@ class Reporter:
 
     def finish(self) -> None:
         """Print the table of failures and leave with 1 if there are any."""
+        if self.print_failures():
+            raise typer.Exit(1)
+
+    def print_failures(self) -> bool:
+        """Print the table of failures; whether there were any."""
         failed = [outcome for outcome in self.outcomes if not outcome.is_good]
         if not failed:
-            return
+            return False
         table = Table(title=f"{len(failed)} of {len(self.outcomes)} not done", title_justify="left")
         for heading in ("slide", "code", "reason"):
             table.add_column(heading, overflow="fold")
         for outcome in failed:
-            table.add_row(outcome.slide_id, outcome.code or outcome.status, outcome.message)
+            cells = (outcome.slide_id, outcome.code or outcome.status, outcome.message)
+            table.add_row(*map(Text, cells))  # not markup: messages name [sections] and files
         Console(stderr=True, width=None if sys.stderr.isatty() else 200).print(table)
-        raise typer.Exit(1)
+        return True
 
 
 @contextmanager
-def errors_in_words(*, as_json: bool = False, name: str = "run") -> Iterator[None]:
-    """One message and exit code 1 in place of a traceback, for what is not about a single slide."""
+def errors_in_words(*, as_json: bool = False, name: str = "run", reporter: Reporter | None = None) -> Iterator[None]:
+    """One message and exit code 1 in place of a traceback, for what is not about a single slide.
+
+    Args:
+        reporter: its table of failed slides is printed first, so that a run cut short still names them.
+    """
     try:
         yield
     except GemslideError as error:
+        if reporter:
+            reporter.print_failures()
         _leave(error.code, str(error), as_json=as_json, name=name, cause=error)
     except OSError as error:  # a folder that may not be written, a disk that went away
         where = error.filename or "a file"

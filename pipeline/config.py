@@ -18,7 +18,7 @@ from pipeline.errors import BadRecipeError
 class Section(BaseModel):
     """Base of every section: frozen, and deaf to no typing error."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class TissueConfig(Section):
@@ -77,6 +77,8 @@ class TileConfig(Section):
     """Class order; empty: the annotations' names in alphabetical order."""
     ignore_classes: tuple[str, ...] = ()
     """Annotation classes that give no label."""
+    note: str = ""
+    """What a reader of results must know about these labels; stands in every evaluation on this tile set."""
     split: SplitConfig = SplitConfig()
 
 

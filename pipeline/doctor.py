@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-import imagecodecs
-import numpy as np
-
 from pipeline.run_record import versions
-from pipeline.slides.openslide_ import library_version
-from pipeline.store.codecs import decode_jpeg, encode_jpeg
 
+CODECS = ("jpeg2k", "zstd", "lzw", "deflate", "webp")
 LOW_DISK_BYTES = 5 * 2**30
 FORMATS = (
     "Aperio SVS, generic and OME-TIFF (tiled or striped), NDPI, MRXS, SCN, BIF, VMS, DICOM and others by OpenSlide"
@@ -32,36 +30,67 @@ class Finding:
 
 
 def examine(project: Path) -> list[Finding]:
-    """Look at everything a run may need."""
+    """Look at everything a run may need. Libraries are imported one by one, so that a missing one is a finding."""
+    reinstall = "make setup (or: pip install --force-reinstall -r requirements.lock)"
     return [
-        *(Finding(f"version {n}", v != "not installed", v, f"pip install {n}") for n, v in versions().items()),
-        Finding("OpenSlide library", True, library_version()),
+        *(Finding(f"version {n}", v != "not installed", v, reinstall) for n, v in versions().items()),
+        _guarded("OpenSlide library", _openslide, reinstall),
         Finding("slide formats", True, FORMATS),
-        *_codecs(),
-        _zarr_codec(),
+        _guarded("OpenCV library", _opencv, reinstall),
+        _guarded("codec jpeg", _jpeg, reinstall),
+        *(_guarded(f"codec {name}", partial(_codec, name), reinstall) for name in CODECS),
+        _guarded("zarr codec imagecodecs_jpeg", _zarr_codec, "pip install --no-deps -e ."),
         _gpu(),
         _disk(project),
         *_optional_parts(),
     ]
 
 
-def _codecs() -> list[Finding]:
+def _guarded(name: str, look: Callable[[], str], remedy: str) -> Finding:
+    try:
+        return Finding(name, True, look())
+    except (ImportError, OSError, ValueError, KeyError) as error:
+        return Finding(name, False, f"{type(error).__name__}: {error}", remedy)
+
+
+def _openslide() -> str:
+    from pipeline.slides.openslide_ import library_version
+
+    return library_version()
+
+
+def _opencv() -> str:
+    import cv2
+
+    return str(cv2.__version__)
+
+
+def _jpeg() -> str:
+    import numpy as np
+
+    from pipeline.store.codecs import decode_jpeg, encode_jpeg
+
     sample = np.arange(48, dtype=np.uint8).reshape(4, 4, 3)
-    works = decode_jpeg(encode_jpeg(sample)).shape == sample.shape
-    found = [Finding("codec jpeg", works, "decodes" if works else "fails", "pip install --force-reinstall imagecodecs")]
-    for name in ("jpeg2k", "zstd", "lzw", "deflate", "webp"):
-        available = bool(getattr(imagecodecs, name.upper()).available)
-        found.append(
-            Finding(f"codec {name}", available, "available" if available else "missing", "pip install imagecodecs")
-        )
-    return found
+    if decode_jpeg(encode_jpeg(sample)).shape != sample.shape:
+        raise ValueError("decodes to another shape")
+    return "decodes"
 
 
-def _zarr_codec() -> Finding:
+def _codec(name: str) -> str:
+    import imagecodecs
+
+    if not getattr(imagecodecs, name.upper()).available:
+        raise ImportError(f"imagecodecs was built without {name}")
+    return "available"
+
+
+def _zarr_codec() -> str:
     from zarr.registry import get_codec_class
 
     found = get_codec_class("imagecodecs_jpeg").__module__
-    return Finding("zarr codec imagecodecs_jpeg", found.startswith("pipeline."), found, "pip install --no-deps -e .")
+    if not found.startswith("pipeline."):
+        raise ImportError(f"zarr finds {found}, not ours")
+    return found
 
 
 def _gpu() -> Finding:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -12,6 +14,10 @@ from pathlib import Path
 
 from pipeline import errors
 from pipeline.errors import GemslideError
+
+GRACE_S = 40.0
+"""torchrun itself waits 30 s for its ranks before it kills them."""
+PR_SET_PDEATHSIG = 1
 
 BY_CODE: dict[str, type[GemslideError]] = {kind.code: kind for kind in GemslideError.__subclasses__()}
 
@@ -35,18 +41,46 @@ def train(recipe: Path, project: Path, num_ranks: int) -> TrainingResult:
     with tempfile.TemporaryDirectory(prefix="gemslide-") as folder:
         models_json = Path(folder) / "models.json"
         arguments = [str(recipe), "--project", str(project), "--models-json", str(models_json)]
-        launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={num_ranks}"]
+        launcher = ["-m", "training.local_ranks", f"--nproc-per-node={num_ranks}"]
         module = ["-m", "training.train"]
         command = [sys.executable, *(launcher if num_ranks > 1 else []), *module, *arguments]
         # torchrun would set one thread and say so in a banner; each rank gets its share of the cores.
         threads = str(max(1, (os.cpu_count() or 1) // num_ranks))
-        code = subprocess.run(command, check=False, env={"OMP_NUM_THREADS": threads, **os.environ}).returncode
+        code = _run(command, {"OMP_NUM_THREADS": threads, **os.environ})
         if code or not models_json.exists():
             raise errors.UnreadableError(
                 f"training {recipe.name} on {num_ranks} ranks ended with exit code {code}; its message stands above, "
                 f"its record in {project / 'runs'}. No model package was written."
             )
         return TrainingResult(**json.loads(models_json.read_text(encoding="utf-8")))
+
+
+def _run(command: list[str], environment: dict[str, str]) -> int:
+    """Run the ranks and wait. Whatever ends this process (Ctrl+C, SIGTERM, a crash) ends them too."""
+    previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    process = subprocess.Popen(command, env=environment, start_new_session=True, preexec_fn=_die_with_parent)
+    try:
+        return process.wait()
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+        _end(process)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is not None:
+        return
+    process.terminate()  # torchrun passes it on to its ranks and waits for them
+    try:
+        process.wait(timeout=GRACE_S)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _die_with_parent() -> None:
+    """Ask Linux to end this process when the one that started it is gone; elsewhere nothing happens."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _check(recipe: Path, project: Path, num_ranks: int) -> None:

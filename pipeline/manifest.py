@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import csv
 import difflib
+import itertools
 import os
+import re
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -79,7 +82,8 @@ def load_cohort(path: Path) -> Cohort:
         with path.open(encoding="utf-8-sig", newline="") as stream:
             rows = csv.DictReader(stream)
             _check_columns(path, list(rows.fieldnames or []))
-            entries = tuple(_entry(path, number, row) for number, row in enumerate(rows, start=2))
+            numbered = enumerate(rows, start=2)
+            entries = tuple(_entry(path, number, row) for number, row in numbered if any(_cells(row)))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise BadManifestError(f"{path}: cannot be read as a UTF-8 CSV file: {error}.") from error
     if not entries:
@@ -90,10 +94,17 @@ def load_cohort(path: Path) -> Cohort:
     return Cohort(path=path, entries=entries)
 
 
+def _cells(row: dict[str | Any, str | Any]) -> Iterator[str]:
+    """What stands in a row, blanks stripped; spreadsheets leave rows of commas at the end."""
+    return (cell.strip() for cell in row.values() if isinstance(cell, str))
+
+
 def _check_columns(path: Path, names: list[str]) -> None:
     if "path" not in names:
         raise BadManifestError(f"{path}: no column `path`; found {', '.join(names) or 'an empty file'}.")
     for name in names:
+        if names.count(name) > 1:
+            raise BadManifestError(f"{path}: the column `{name}` stands there {names.count(name)} times. Keep one.")
         if name not in COLUMNS:
             near = difflib.get_close_matches(name, COLUMNS, n=1)
             hint = f"did you mean `{near[0]}`?" if near else f"known columns: {', '.join(COLUMNS)}"
@@ -130,15 +141,25 @@ def init_cohort(folder: Path, target: Path) -> Cohort:
     if not slides:
         raise BadManifestError(f"{folder}: no slide files in it (looked for {', '.join(sorted(SLIDE_SUFFIXES))}).")
     rows = [",".join(COLUMNS)]
+    taken: set[str] = set()
     for slide in slides:
         annotations = slide.with_suffix(".geojson")
         cells = dict.fromkeys(COLUMNS, "")
         cells["path"] = _relative(slide, target)
-        cells["slide_id"] = check_slide_id(slide.stem, where=str(slide))
+        cells["slide_id"] = _free_id(slide.stem, taken)
         cells["annotations"] = _relative(annotations, target) if annotations.exists() else ""
         rows.append(",".join(_quoted(cells[column]) for column in COLUMNS))
     write_text_atomic(target, "\n".join(rows) + "\n")
     return load_cohort(target)
+
+
+def _free_id(stem: str, taken: set[str]) -> str:
+    """A legal slide_id near a file's stem that no other slide has; it joins `taken`."""
+    base = re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip(".-")[:56] or "slide"
+    numbers = (f"{base}-{number}" for number in itertools.count(2))
+    slide_id = next(name for name in itertools.chain([base], numbers) if name not in taken)
+    taken.add(slide_id)
+    return slide_id
 
 
 def _relative(path: Path, manifest: Path) -> str:

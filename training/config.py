@@ -22,7 +22,7 @@ MAST_MICROBATCHES = 2
 class Section(BaseModel):
     """Base of every table of a recipe."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class DataConfig(Section):
@@ -158,15 +158,15 @@ class Recipe(Section):
 
 
 def find_recipe(name: Path) -> Path:
-    """The recipe file a person means: the path itself, or one of the shipped ones by name.
+    """The recipe file a person means: the path itself, or one of the shipped ones by its bare name.
 
     Raises:
         BadRecipeError: neither exists.
     """
-    shipped = RECIPES_DIR / name.name
-    for candidate in (name, shipped):
-        if candidate.is_file():
-            return candidate
+    if name.is_file():
+        return name
+    if name.name == str(name) and (RECIPES_DIR / name).is_file():
+        return RECIPES_DIR / name
     names = ", ".join(sorted(path.name for path in RECIPES_DIR.glob("*.toml")))
     raise BadRecipeError(f"{name}: no such recipe. Looked in {name.absolute().parent} and among the shipped: {names}.")
 

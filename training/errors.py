@@ -19,6 +19,12 @@ class WrongWorldSizeError(TrainingError):
     code = "wrong_world_size"
 
 
+class DivergedError(TrainingError):
+    """The loss is no longer a number."""
+
+    code = "insane_output"
+
+
 class EmptyTableError(TrainingError):
     """There are too few labelled tiles to train on."""
 

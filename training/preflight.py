@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from training.config import Recipe, find_recipe, load_recipe
-from training.errors import TrainingError, WrongWorldSizeError
+from training.errors import BadRecipeError, TrainingError, WrongWorldSizeError
 from training.tile_dataset import TileSource, check_enough, find_source, labelled
+
+RECIPE_NAME = r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,54}"
+"""With 9 characters of hash it makes a model id of at most 64."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,11 @@ def check_run(recipe_name: Path, project_dir: Path, world_size: int) -> Checked:
     """
     path = find_recipe(recipe_name)
     recipe = load_recipe(path)
+    if not re.fullmatch(RECIPE_NAME, path.stem):
+        raise BadRecipeError(
+            f"{path.name}: the recipe's name becomes part of the model's. Rename the file to 1 to 55 letters, digits, "
+            "dots, underscores or hyphens, not starting with a dot."
+        )
     if recipe.parallel.world_size != world_size:
         raise WrongWorldSizeError(
             f"{path.name}: {recipe.parallel.strategy} with num_stages = {recipe.parallel.num_stages} needs "

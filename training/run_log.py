@@ -46,6 +46,8 @@ class RunLog:
         self._progress.stop()
         self._writer.close()
         outcome = "done" if kind is None else getattr(error, "code", "failed")
+        if kind is KeyboardInterrupt:
+            outcome = "interrupted"
         self._seconds["total"] = time.perf_counter() - self._start
         record = {
             "run_id": self.run_id,

@@ -7,8 +7,10 @@ one message and not a hang.
 from __future__ import annotations
 
 import argparse
+import ctypes
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -20,6 +22,9 @@ from training.errors import TrainingError
 from training.preflight import Checked, check_run, dataset_error
 from training.trainer import Trainer
 
+INTERRUPTED = 130
+PR_SET_PDEATHSIG = 1
+
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m training.train")
@@ -29,6 +34,7 @@ def main() -> int:
     arguments = parser.parse_args()
     rank = int(os.environ.get("RANK", "0"))
     world_size = int(os.environ.get("WORLD_SIZE", "1"))
+    _stop_on_request()
     for_people = (TrainingError, dataset_error(arguments.recipe))
     try:
         checked = check_run(arguments.recipe, arguments.project, world_size)
@@ -41,9 +47,20 @@ def main() -> int:
     except for_people as error:
         _say(error)
         return 1
+    except KeyboardInterrupt:
+        if rank == 0:
+            sys.stderr.write("interrupted; no model package was written\n")
+        return INTERRUPTED
     if rank == 0 and arguments.models_json:
         arguments.models_json.write_text(json.dumps(models), encoding="utf-8")
     return 0
+
+
+def _stop_on_request() -> None:
+    """Take SIGTERM for Ctrl+C, and under torchrun end with it: ranks must not go on alone."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if sys.platform == "linux" and "TORCHELASTIC_RUN_ID" in os.environ:
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _say(error: Exception) -> None:

@@ -20,6 +20,7 @@ from training.config import OptimConfig
 from training.engine.engine import Engine, make_plan
 from training.engine.partition import block_costs, stage_ranges
 from training.engine.ranks import Ranks
+from training.errors import DivergedError
 from training.metrics import classification_metrics, confusion_picture, tile_picture
 from training.models.resnet_v2 import resnet_v2_blocks
 from training.package import PackageContent, write_package
@@ -157,6 +158,11 @@ class Trainer:
         for step in range(self.num_steps):
             start = time.perf_counter()
             losses.append(self.step(step))
+            if not math.isfinite(losses[-1]):
+                raise DivergedError(
+                    f"training diverged: the loss of step {step + 1} is {losses[-1]}. Lower [optim] lr (now "
+                    f"{self.recipe.optim.lr}) or raise warmup_steps. No model package was written."
+                )
             if log:
                 log.step(
                     step,

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +21,7 @@ from numpy.typing import NDArray
 from skimage import color, data
 
 from pipeline.files import write_text_atomic
-from pipeline.progress import no_bar
+from pipeline.progress import Advance, no_bar
 from pipeline.slides.slide import Pixels
 
 MPP0 = 0.25
@@ -67,7 +66,7 @@ Cells = NDArray[np.bool_]
 """bool of shape (rows, columns): one per cell of the slide."""
 
 
-def make_demo_cohort(folder: Path, *, advance: Callable[[int], None] = no_bar) -> Path:
+def make_demo_cohort(folder: Path, *, advance: Advance = no_bar) -> Path:
     """Write four slides, their annotations and the manifest; files that exist are kept. Returns the manifest."""
     folder.mkdir(parents=True, exist_ok=True)
     rows = ["path,slide_id,patient_id,site,annotations,split"]

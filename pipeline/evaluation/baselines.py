@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -14,18 +13,19 @@ from sklearn.preprocessing import StandardScaler
 from pipeline.errors import EmptyTableError
 from pipeline.evaluation.metrics import Probabilities
 from pipeline.inference.predictor import Predictor
-from pipeline.progress import no_bar
+from pipeline.progress import Advance, no_bar
 from pipeline.tiles.dataset import TileDataset
 
 BATCH = 32
 
 
 def untrained_network(
-    package: Path, dataset: TileDataset, tiles: NDArray[np.int64], advance: Callable[[int], None] = no_bar
+    package: Path, dataset: TileDataset, tiles: NDArray[np.int64], advance: Advance = no_bar
 ) -> Probabilities:
     """Probabilities by the package's network with random weights."""
     predictor = Predictor.untrained(package)
     parts = []
+    advance.expect(len(tiles))
     for batch in np.array_split(tiles, range(BATCH, len(tiles), BATCH)):
         parts.append(predictor.predict(np.stack([dataset.read(int(i)) for i in batch])))
         advance(len(batch))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,9 @@ from pipeline.errors import BadRecipeError, EmptyTableError
 from pipeline.evaluation.baselines import mean_colour, untrained_network
 from pipeline.evaluation.metrics import Probabilities, confusion, tile_metrics
 from pipeline.inference.predictor import Predictor
-from pipeline.progress import no_bar
+from pipeline.progress import Advance, no_bar
 from pipeline.project import Project
-from pipeline.store.overlays import read_predictions
+from pipeline.store.overlays import Predictions, read_predictions
 from pipeline.store.reader import StoreReader
 from pipeline.tiles.dataset import TileDataset
 from pipeline.tiles.table import read_table
@@ -41,6 +41,8 @@ class Evaluation:
     """Metrics over all tiles: the model first, then the baselines."""
     by_slide: list[dict[str, Any]]
     confusion: NDArray[np.int64]
+    note: str
+    """What the tile set says of its labels; may be empty."""
     trained_on_this_split: bool
     """The model's training saw the same tiles and split, so its test tiles are new to it."""
 
@@ -52,7 +54,7 @@ def evaluate_model(
     config: EvaluateConfig,
     *,
     with_baselines: bool = True,
-    advance: Callable[[int], None] = no_bar,
+    advance: Advance = no_bar,
 ) -> Evaluation:
     """Compare a model's stored predictions with the labels of one split.
 
@@ -87,6 +89,7 @@ def evaluate_model(
         by_method={name: tile_metrics(labels, values, config.threshold) for name, values in methods.items()},
         by_slide=_by_slide(rows, labels, stored, config.threshold, predictor.class_names),
         confusion=confusion(labels, stored, config.threshold, predictor.class_names),
+        note=str(table.metadata["settings"].get("note", "")),
         trained_on_this_split=predictor.split_sha256 == dataset.fingerprint,
     )
 
@@ -103,8 +106,7 @@ def _stored_probabilities(project: Project, model_id: str, rows: pd.DataFrame) -
     parts = []
     for slide_id, group in rows.groupby("slide_id", sort=False):
         predictions = read_predictions(StoreReader(project.store_path(str(slide_id))).path, model_id)
-        columns = np.round(group["x_px0"] / predictions.stride_px0).astype(int)
-        lines = np.round(group["y_px0"] / predictions.stride_px0).astype(int)
+        columns, lines = _cells(group, predictions)
         values = predictions.probabilities_cyx[:, lines, columns].T.astype(np.float32)
         if np.isnan(values).any():
             raise EmptyTableError(
@@ -113,6 +115,21 @@ def _stored_probabilities(project: Project, model_id: str, rows: pd.DataFrame) -
             )
         parts.append(values)
     return np.concatenate(parts)
+
+
+def _cells(group: pd.DataFrame, predictions: Predictions) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Columns and rows of the prediction cells that are exactly these tiles."""
+    x_px0, y_px0 = group["x_px0"].to_numpy(np.int64), group["y_px0"].to_numpy(np.int64)
+    columns, lines = (np.round(v / predictions.stride_px0).astype(np.int64) for v in (x_px0, y_px0))
+    same = (columns * predictions.stride_px0 == x_px0) & (lines * predictions.stride_px0 == y_px0)
+    same &= group["side_px0"].to_numpy(np.int64) == round(predictions.side_px0)
+    if not same.all():
+        raise BadRecipeError(
+            f"slide {group['slide_id'].iloc[0]}: {int((~same).sum())} of {len(same)} tiles of the tile set are not "
+            f"among the squares that the model looked at (every {predictions.stride_px0:g} level-0 pixels). "
+            "Evaluate on a tile set made without overlap."
+        )
+    return columns, lines
 
 
 def _by_slide(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import time
-from collections.abc import Sequence
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
@@ -14,13 +13,14 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoes
 
 from pipeline.evaluation.evaluate import Evaluation
 from pipeline.files import write_text_atomic
+from pipeline.inference.infer import file_word
 from pipeline.project import Project
 from pipeline.units import RESEARCH_USE
 
 TEMPLATES = Path(__file__).parent
 
 
-def write_report(project: Project, evaluation: Evaluation, *, notes: Sequence[str] = ()) -> Path:
+def write_report(project: Project, evaluation: Evaluation) -> Path:
     """Write the report with the slides' heatmaps inside it. Returns the HTML file."""
     folder = project.results_dir / evaluation.model_id
     name = f"evaluation_{evaluation.tile_set}_{evaluation.split}"
@@ -30,7 +30,6 @@ def write_report(project: Project, evaluation: Evaluation, *, notes: Sequence[st
     environment.filters["number"] = _number
     html = environment.get_template("report.html.j2").render(
         e=evaluation,
-        notes=notes,
         pictures=_pictures(project, evaluation),
         research_use=RESEARCH_USE,
         version=version("gemslide"),
@@ -50,8 +49,9 @@ def _pictures(project: Project, evaluation: Evaluation) -> list[tuple[str, str]]
     found = []
     for slide in evaluation.by_slide:
         folder = project.result_dir(slide["slide_id"], evaluation.model_id)
-        for path in sorted(folder.glob("heatmap_*.png")):
-            class_name = path.stem.removeprefix("heatmap_")
-            caption = f"{slide['slide_id']}: probability of {class_name}"
-            found.append((caption, base64.b64encode(path.read_bytes()).decode()))
+        for class_name in evaluation.classes:
+            path = folder / f"heatmap_{file_word(class_name)}.png"
+            if path.exists():
+                caption = f"{slide['slide_id']}: probability of {class_name}"
+                found.append((caption, base64.b64encode(path.read_bytes()).decode()))
     return found

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from scipy import ndimage
 
-from pipeline.errors import BadRecipeError
 from pipeline.files import write_text_atomic
 from pipeline.project import Project
 from pipeline.store.overlays import Predictions
@@ -24,17 +23,9 @@ _TOUCHING = np.ones((3, 3), int)
 def find_hotspots(
     predictions: Predictions, class_names: Sequence[str], *, mpp0: float, threshold: float, most: int
 ) -> list[Hotspot]:
-    """Connected areas where a class reaches `threshold`, strongest first, larger first among equals.
-
-    Raises:
-        BadRecipeError: a class the model does not have.
-    """
+    """Connected areas where a class reaches `threshold`, strongest first, larger first among equals."""
     found: list[Hotspot] = []
     for name in class_names:
-        if name not in predictions.class_names:
-            raise BadRecipeError(
-                f"[infer] hotspot_classes: {name!r} is none of the model's classes {list(predictions.class_names)}."
-            )
         found += _of_class(predictions, name, mpp0, threshold)
     found.sort(key=lambda spot: (-spot["score"], -spot["area_um2"], spot["y_px0"], spot["x_px0"]))
     return found[:most]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,14 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.config import InferConfig
-from pipeline.errors import InsaneOutputError, NoTissueError
+from pipeline.errors import BadRecipeError, InsaneOutputError, NoTissueError, UnreadableError
 from pipeline.grid import TileGrid, tile_grid, tissue_fraction
 from pipeline.inference.export.csv_ import write_csv
 from pipeline.inference.export.geojson import write_geojson
 from pipeline.inference.heatmap import write_heatmap
 from pipeline.inference.hotspots import find_hotspots, write_hotspots
 from pipeline.inference.predictor import Predictor
-from pipeline.progress import no_bar
+from pipeline.progress import Advance, no_bar
 from pipeline.project import Project
 from pipeline.run_record import versions
 from pipeline.store.labels import read_tissue
@@ -49,7 +50,7 @@ def infer_slide(
     project: Project,
     config: InferConfig,
     *,
-    advance: Callable[[int], None] = no_bar,
+    advance: Advance = no_bar,
 ) -> InferReport:
     """Predict a slide's tissue; the same model, settings and slide again are skipped.
 
@@ -58,10 +59,11 @@ def infer_slide(
         BadRecipeError: the slide was scanned coarser than the model wants.
     """
     start = time.perf_counter()
+    _check_classes(config, predictor)
     reader = StoreReader(project.store_path(slide_id))
     result_dir = project.result_dir(slide_id, predictor.model_id)
     made_from = {
-        "source_sha256": reader.attributes["source"]["sha256"],
+        "source_sha256": reader.source_sha256,
         "settings": config.model_dump(mode="json"),
         "tile_px": predictor.tile_px,
         "mpp": predictor.mpp,
@@ -76,6 +78,14 @@ def infer_slide(
     num_tiles = int(np.isfinite(predictions.probabilities_cyx[0]).sum())
     seconds = {"predict": round(predicted_s, 3), "write": round(time.perf_counter() - start - predicted_s, 3)}
     return InferReport(slide_id, predictor.model_id, num_tiles, num_hotspots, result_dir, skipped, seconds)
+
+
+def _check_classes(config: InferConfig, predictor: Predictor) -> None:
+    unknown = [name for name in config.hotspot_classes if name not in predictor.class_names]
+    if unknown:
+        raise BadRecipeError(
+            f"[infer] hotspot_classes: {unknown} are none of the model's classes {list(predictor.class_names)}."
+        )
 
 
 def tissue_tiles(reader: StoreReader, grid: TileGrid, min_tissue: float) -> NDArray[np.int64]:
@@ -126,10 +136,11 @@ def _predict(
     predictor: Predictor,
     config: InferConfig,
     made_from: dict[str, object],
-    advance: Callable[[int], None],
+    advance: Advance,
 ) -> Predictions:
     grid = slide_grid(reader, predictor)
     chosen = tissue_tiles(reader, grid, config.min_tissue)
+    advance.expect(len(chosen))
     values = np.full((len(predictor.class_names), grid.rows * grid.columns), np.nan, np.float32)
     for batch, tiles_nhwc in read_batches(reader, grid, chosen, config.batch_size):
         values[:, batch] = predictor.predict(tiles_nhwc).T
@@ -156,8 +167,16 @@ def _check_varied(values_kn: NDArray[np.float32], model_id: str, slide_id: str) 
 def _finished(reader: StoreReader, model_id: str, made_from: dict[str, object]) -> Predictions | None:
     if model_id not in list_predictions(reader.path):
         return None
-    predictions = read_predictions(reader.path, model_id)
+    try:
+        predictions = read_predictions(reader.path, model_id)
+    except UnreadableError:  # damaged: predict again and replace them
+        return None
     return predictions if predictions.attributes.get("made_from") == made_from else None
+
+
+def file_word(class_name: str) -> str:
+    """A class name as part of a file name: what could mean a folder becomes an underscore."""
+    return re.sub(r"[^A-Za-z0-9.-]", "_", class_name)
 
 
 def write_results(reader: StoreReader, predictions: Predictions, result_dir: Path, config: InferConfig) -> int:
@@ -167,8 +186,12 @@ def write_results(reader: StoreReader, predictions: Predictions, result_dir: Pat
         predictions, wanted, mpp0=reader.mpp0, threshold=config.threshold, most=config.max_hotspots
     )
     write_csv(result_dir / "predictions.csv", reader.slide_id, predictions)
-    write_geojson(result_dir / "predictions.geojson", predictions, reader.attributes["source"]["sha256"])
+    write_geojson(result_dir / "predictions.geojson", predictions, reader.source_sha256)
     write_hotspots(result_dir / "hotspots.json", hotspots)
-    for class_name in wanted:
-        write_heatmap(result_dir / f"heatmap_{class_name}.png", reader, predictions, class_name)
+    for old in result_dir.glob("heatmap_*.png"):
+        old.unlink()
+    # With two classes the second says it all; with more, each has its own picture.
+    pictured = predictions.class_names if len(predictions.class_names) > 2 else wanted
+    for class_name in pictured:
+        write_heatmap(result_dir / f"heatmap_{file_word(class_name)}.png", reader, predictions, class_name)
     return len(hotspots)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,10 +12,11 @@ from pipeline.config import IngestConfig
 from pipeline.errors import ChangedSourceError, LockedError, UnreadableError
 from pipeline.files import new_folder, sha256_of
 from pipeline.ingest.mpp import Mpp, resolve_mpp
-from pipeline.ingest.store_writer import StoreWriter
-from pipeline.progress import no_bar
+from pipeline.ingest.store_writer import StoreWriter, count_shards
+from pipeline.progress import Advance, no_bar
 from pipeline.project import Project, check_slide_id
 from pipeline.slides.open_slide import open_slide
+from pipeline.store.layout import IMAGE
 from pipeline.store.metadata import Level, SlideAttributes, Source
 from pipeline.store.reader import StoreReader
 
@@ -49,7 +49,7 @@ def ingest_slide(
     project: Project,
     config: IngestConfig,
     *,
-    advance: Callable[[int], None] = no_bar,
+    advance: Advance = no_bar,
 ) -> IngestReport:
     """Turn one slide file into `slides/<slide_id>.ome.zarr`; a finished store of the same bytes is kept.
 
@@ -88,6 +88,16 @@ def _identity(path: Path) -> tuple[int, int]:
     return stat.st_size, stat.st_mtime_ns
 
 
+def _check_complete(store: Path, attributes: SlideAttributes) -> None:
+    """Notice shards that went away: a reader would take them for white."""
+    found = [count_shards(store / IMAGE / level.path) for level in attributes.levels]
+    if found != attributes.ingest.get("shards"):
+        raise UnreadableError(
+            f"{store}: has {found} shard files per level, was written with {attributes.ingest.get('shards')}. "
+            "The store is damaged; delete it and ingest the slide again."
+        )
+
+
 def _finished(store: Path, source: Source, mpp: Mpp, config: IngestConfig, start: float) -> IngestReport:
     """Skip a store made from the same bytes with the same settings; refuse anything else."""
     reader = StoreReader(store)
@@ -111,6 +121,7 @@ def _finished(store: Path, source: Source, mpp: Mpp, config: IngestConfig, start
             f"slide {reader.slide_id}: the store {store} was made with other settings ({changed}). "
             "Delete it to ingest again, or keep the old settings."
         )
+    _check_complete(store, attributes)
     fraction = float(attributes.ingest.get("tissue_fraction", 0.0))
     seconds = round(time.perf_counter() - start, 3)
     return IngestReport(reader.slide_id, store, source.sha256, True, fraction, attributes.levels, seconds)

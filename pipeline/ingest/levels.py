@@ -10,6 +10,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 
+from pipeline.progress import Advance
 from pipeline.slides.slide import EncodedLevel, Pixels, Slide
 from pipeline.store.array_reader import ArrayReader
 from pipeline.store.codecs import encode_zstd
@@ -39,11 +40,12 @@ def decode_spec(width_px: int, height_px: int, chunk_px: int, shard_px: int) -> 
     return ArraySpec(width_px, height_px, chunk_px, shard_chunks(shard_px, chunk_px), "zstd")
 
 
-def write_level(array_dir: Path, spec: ArraySpec, source: ChunkSource, advance: Callable[[int], None]) -> int:
+def write_level(array_dir: Path, spec: ArraySpec, source: ChunkSource, advance: Advance) -> int:
     """Write one level's array; one shard at a time, its chunks made by threads. Returns bytes of chunks."""
     array_dir.mkdir(parents=True, exist_ok=True)
     write_json(array_dir / "zarr.json", spec.to_zarr_json())
     written = 0
+    advance.expect(spec.shard_rows * spec.shard_columns)
     with ThreadPoolExecutor(WORKERS) as pool:
         for shard_row in range(spec.shard_rows):
             for shard_column in range(spec.shard_columns):

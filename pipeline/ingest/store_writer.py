@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from pipeline.ingest.levels import (
 )
 from pipeline.ingest.mpp import Mpp
 from pipeline.ingest.tissue import Tissue, find_tissue
-from pipeline.progress import no_bar
+from pipeline.progress import Advance, no_bar
 from pipeline.run_record import versions
 from pipeline.slides.slide import EncodedLevel, Pixels, Slide, level_size
 from pipeline.store.array_reader import ArrayReader
@@ -46,7 +45,7 @@ class StoreWriter:
     slide: Slide
     config: IngestConfig
     mpp: Mpp
-    advance: Callable[[int], None] = no_bar
+    advance: Advance = no_bar
     levels: list[Level] = field(default_factory=list)
     specs: list[ArraySpec] = field(default_factory=list)
     series: list[tuple[str, int, int, float | None]] = field(default_factory=list)
@@ -140,6 +139,7 @@ class StoreWriter:
                 "versions": versions(),
                 "settings": self.config.model_dump(mode="json"),
                 "tissue_fraction": round(tissue.fraction, 6),
+                "shards": [count_shards(self._level_dir(level)) for level in range(len(self.levels))],
                 "background_lab": [round(v, 2) for v in tissue.background_lab],
                 "seconds": round(seconds, 3),
                 "utc": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -163,6 +163,11 @@ class StoreWriter:
 
     def _decode_spec(self, width_px: int, height_px: int) -> ArraySpec:
         return decode_spec(width_px, height_px, self.config.decode_chunk_px, self.config.shard_px)
+
+
+def count_shards(array_dir: Path) -> int:
+    """Shard files of one level's array; shards of nothing but white are not written."""
+    return sum(1 for path in (array_dir / "c").rglob("*") if path.is_file())
 
 
 def _passing(slide: Slide, level: int, gate: PassThroughGate) -> tuple[EncodedLevel | None, Gate]:

@@ -13,10 +13,12 @@ import zarr
 from numpy.typing import NDArray
 from zarr.codecs import ZstdCodec
 
+from pipeline.errors import UnreadableError
 from pipeline.store.layout import LABELS, TISSUE
 from pipeline.store.metadata import read_json, tissue_attributes, write_group
 
 MAX_CHUNK = 1024
+INGEST_AGAIN = "The store is damaged; delete it and ingest the slide again."
 
 
 def write_array(path: Path, values: NDArray[Any], axes: str, *, fill_value: float) -> None:
@@ -35,8 +37,15 @@ def write_array(path: Path, values: NDArray[Any], axes: str, *, fill_value: floa
 
 
 def read_array(path: Path) -> NDArray[Any]:
-    """All values of a small array."""
-    return np.asarray(zarr.open_array(str(path), mode="r")[...])
+    """All values of a small array.
+
+    Raises:
+        UnreadableError: not there, or damaged.
+    """
+    try:
+        return np.asarray(zarr.open_array(str(path), mode="r")[...])
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
+        raise UnreadableError(f"{path}: cannot be read ({type(error).__name__}: {error}). {INGEST_AGAIN}") from error
 
 
 def write_tissue(store: Path, mask_yx: NDArray[np.bool_], mpp: float, mpp0: float, num_datasets: int) -> None:
@@ -63,7 +72,17 @@ def _majority_2x2(mask: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def read_tissue(store: Path) -> tuple[NDArray[np.uint8], float]:
-    """The finest tissue mask (y, x) and its microns per cell."""
-    attributes = read_json(store / TISSUE / "zarr.json")["attributes"]["ome"]["multiscales"][0]
-    scale = attributes["datasets"][0]["coordinateTransformations"][0]["scale"]
-    return read_array(store / TISSUE / "0").astype(np.uint8), float(scale[-1])
+    """The finest tissue mask (y, x) and its microns per cell.
+
+    Raises:
+        UnreadableError: not there, or damaged.
+    """
+    try:
+        attributes = read_json(store / TISSUE / "zarr.json")["attributes"]["ome"]["multiscales"][0]
+        scale = attributes["datasets"][0]["coordinateTransformations"][0]["scale"]
+        mpp = float(scale[-1])
+    except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
+        raise UnreadableError(
+            f"{store / TISSUE}: no readable tissue mask ({type(error).__name__}: {error}). {INGEST_AGAIN}"
+        ) from error
+    return read_array(store / TISSUE / "0").astype(np.uint8), mpp

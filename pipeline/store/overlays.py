@@ -96,10 +96,10 @@ def read_predictions(store: Path, model_id: str) -> Predictions:
             side_px0=float(ours["side_px0"]),
             attributes=ours,
         )
-    except (OSError, KeyError, ValueError) as error:
+    except (UnreadableError, OSError, KeyError, TypeError, ValueError) as error:
         raise UnreadableError(
             f"{path}: no readable predictions ({type(error).__name__}: {error}). "
-            f"The slide has: {', '.join(list_predictions(store)) or 'none'}. Make them with `gemslide infer`."
+            f"The slide has: {', '.join(list_predictions(store)) or 'none'}. Make them (again) with `gemslide infer`."
         ) from error
 
 

@@ -59,13 +59,21 @@ class StoreReader:
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
         self.attributes = _read_attributes(self.path)
-        self.slide_id = str(self.attributes["slide_id"])
-        self.mpp0 = float(self.attributes["mpp0"])
-        icc = self.attributes.get("icc")
-        self.icc: bytes | None = base64.b64decode(icc) if icc else None
+        try:
+            self.slide_id = str(self.attributes["slide_id"])
+            self.mpp0 = float(self.attributes["mpp0"])
+            icc = self.attributes.get("icc")
+            self.icc: bytes | None = base64.b64decode(icc) if icc else None
+            entries = [(str(entry["path"]), float(entry["downsample"])) for entry in self.attributes["levels"]]
+            self.source_sha256 = str(self.attributes["source"]["sha256"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise UnreadableError(
+                f"{self.path}: its attributes are damaged ({type(error).__name__}: {error}). "
+                "Delete the store and ingest the slide again."
+            ) from error
         self.levels = tuple(
-            LevelArray(i, ArrayReader.open(self.path / IMAGE / entry["path"]), float(entry["downsample"]))
-            for i, entry in enumerate(self.attributes["levels"])
+            LevelArray(i, ArrayReader.open(self.path / IMAGE / path), downsample)
+            for i, (path, downsample) in enumerate(entries)
         )
 
     def __reduce__(self) -> tuple[Any, ...]:

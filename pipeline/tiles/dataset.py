@@ -71,7 +71,7 @@ class TileDataset:
     def _reader(self, slide_id: str) -> StoreReader:
         if slide_id not in self._readers:
             reader = StoreReader(self._project.store_path(slide_id))
-            if reader.attributes["source"]["sha256"] != self._sources[slide_id]:
+            if reader.source_sha256 != self._sources[slide_id]:
                 raise ChangedSourceError(
                     f"slide {slide_id}: its store was made from other bytes than the tile table saw. "
                     "Run `gemslide tile` again."

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
 from pipeline.config import TileConfig
-from pipeline.errors import BadManifestError, UnreadableError
+from pipeline.errors import BadManifestError, LeakageError, UnreadableError
 from pipeline.files import sha256_of
 from pipeline.grid import tile_grid, tissue_fraction
 from pipeline.manifest import Cohort, SlideEntry
-from pipeline.progress import no_bar
+from pipeline.progress import Advance, no_bar
 from pipeline.project import Project
 from pipeline.store.labels import read_tissue
 from pipeline.store.reader import StoreReader
@@ -38,7 +38,7 @@ def make_tile_table(
     config: TileConfig,
     *,
     cohort: Cohort | None,
-    advance: Callable[[int], None] = no_bar,
+    advance: Advance = no_bar,
 ) -> TileTable:
     """Write `tiles/<tile_set>.parquet` from the project's stores.
 
@@ -54,7 +54,9 @@ def make_tile_table(
     if not entries:
         raise BadManifestError(f"{project.slides_dir}: no slides. Run `gemslide ingest` first.")
     splits = assign_splits(entries, config.split)
+    advance.expect(len(entries))
     slides = [_open(project, cohort, entry) for entry in entries]
+    _check_no_copy_in_another_split(slides, splits)
     regions = [region for slide in slides for region in slide.regions]
     classes = class_order(regions, config.classes, config.ignore_classes)
     frames, strides = [], {}
@@ -67,11 +69,24 @@ def make_tile_table(
         "stride_px0": strides,
         "settings": config.model_dump(mode="json"),
         "manifest_sha256": sha256_of(cohort.path) if cohort else None,
-        "sources": {slide.entry.slide_id: slide.reader.attributes["source"]["sha256"] for slide in slides},
+        "sources": {slide.entry.slide_id: slide.reader.source_sha256 for slide in slides},
     }
     table = TileTable(pd.concat(frames, ignore_index=True), metadata)
     write_table(project.tile_table_path(tile_set), table)
     return table
+
+
+def _check_no_copy_in_another_split(slides: Sequence[_SlideToTile], splits: Mapping[str, str | None]) -> None:
+    """The same bytes under two names, in two splits, are one patient on both sides."""
+    first: dict[str, str] = {}
+    for slide in slides:
+        slide_id, sha256 = slide.entry.slide_id, slide.reader.source_sha256
+        other = first.setdefault(sha256, slide_id)
+        if splits[other] != splits[slide_id]:
+            raise LeakageError(
+                f"slides {other} and {slide_id} are the same file (SHA-256 {sha256[:12]}…) but stand in the splits "
+                f"{splits[other]} and {splits[slide_id]}. Exclude one of them in the cohort manifest."
+            )
 
 
 def _bare_entry(slide_id: str) -> SlideEntry:

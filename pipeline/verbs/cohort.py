@@ -12,6 +12,8 @@ from pipeline.ingest.check import check_slide
 from pipeline.manifest import Cohort, SlideEntry, init_cohort, load_cohort
 from pipeline.project import Project
 from pipeline.run_record import SlideOutcome
+from pipeline.tiles.annotations.qupath import read_qupath
+from pipeline.tiles.annotations.region import check_region
 from pipeline.tiles.split import assign_splits
 
 
@@ -36,5 +38,8 @@ def run_check(manifest: Path, project: Path, *, as_json: bool) -> None:
 
 
 def _check(cohort: Cohort, entry: SlideEntry) -> SlideOutcome:
-    check_slide(cohort, entry)
+    size_wh_px0 = check_slide(cohort, entry)
+    annotations = cohort.annotations_path(entry)
+    for region in read_qupath(annotations) if annotations else []:
+        check_region(region, size_wh_px0)
     return SlideOutcome(entry.slide_id, "done", message="can be ingested")

@@ -15,6 +15,12 @@ from pipeline.evaluation.report import write_report
 from pipeline.progress import bar
 from pipeline.project import Project
 from pipeline.run_record import RunRecord, SlideOutcome, recorded
+from pipeline.verbs.infer import find_package
+
+NOT_ITS_SPLIT = (
+    "note: the model was trained on another tile set or split than this one. Whether it has seen these patients before "
+    "cannot be told from here; if it has, these numbers are too good."
+)
 
 
 def run_evaluate(
@@ -23,14 +29,17 @@ def run_evaluate(
     project = Project(project_dir)
     start = time.perf_counter()
     with errors_in_words(as_json=as_json, name=model):
+        model = find_package(model, project).name
         config = replace(load_settings(project.settings_path).evaluate, split=split)
         record = RunRecord("evaluate", {"evaluate": config.model_dump(), "model": model, "tile_set": tile_set})
-        with recorded(record, project.runs_dir), record.phase("evaluate"), bar("evaluate", None) as advance:
+        with recorded(record, project.runs_dir), record.phase("evaluate"), bar("evaluate") as advance:
             evaluation = evaluate_model(project, model, tile_set, config, with_baselines=baselines, advance=advance)
             report = write_report(project, evaluation)
             record.outputs.append(str(report.relative_to(project.root)))
     if not as_json:
         typer.echo(metrics_table(evaluation))
+    if not evaluation.trained_on_this_split:
+        typer.echo(NOT_ITS_SPLIT, err=True)
     message = json.dumps(next(iter(evaluation.by_method.values())))
     seconds = round(time.perf_counter() - start, 1)
     Reporter(as_json=as_json).add(SlideOutcome(model, "done", message=message, output=str(report), seconds=seconds))

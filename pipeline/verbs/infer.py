@@ -19,11 +19,11 @@ from pipeline.run_record import RunRecord, SlideOutcome, recorded
 def run_infer(model: str, slides: list[str], project_dir: Path, *, as_json: bool) -> None:
     project = Project(project_dir)
     reporter = Reporter(as_json=as_json)
-    with errors_in_words(as_json=as_json):
+    with errors_in_words(as_json=as_json, reporter=reporter):
         config = load_settings(project.settings_path).infer
         package = find_package(model, project)
         predictor = Predictor.load(package)
-        slide_ids = [_slide_id(name) for name in slides] or project.slide_ids()
+        slide_ids = [find_slide_id(name, project) for name in slides] or project.slide_ids()
         if not slide_ids:
             raise UnreadableError(f"{project.slides_dir}: no slides. Run `gemslide ingest` first.")
         record = RunRecord("infer", {"infer": config.model_dump(mode="json"), "model": predictor.model_id})
@@ -36,19 +36,40 @@ def run_infer(model: str, slides: list[str], project_dir: Path, *, as_json: bool
 
 
 def find_package(model: str, project: Project) -> Path:
-    """A package by model id, or by its folder."""
-    by_id = project.models_dir / model
-    return by_id if by_id.is_dir() else Path(model)
+    """A package by model id, or by its folder.
+
+    Raises:
+        UnreadableError: there is neither.
+    """
+    for folder in (project.models_dir / model, Path(model)):
+        if (folder / "config.json").exists():
+            return folder
+    known = ", ".join(sorted(p.name for p in project.models_dir.glob("*") if p.name[0] != ".")) or "none"
+    raise UnreadableError(f"{model}: no such model. {project.models_dir} has: {known}. Make one with `gemslide train`.")
 
 
-def _slide_id(name: str) -> str:
-    return Path(name).name.removesuffix(STORE_SUFFIX)
+def find_slide_id(name: str, project: Project) -> str:
+    """A slide by its id, or by the path of its store in this project.
+
+    Raises:
+        UnreadableError: the path is another project's store, or not a store.
+    """
+    path = Path(name)
+    slide_id = path.name.removesuffix(STORE_SUFFIX)
+    if path.name == name and not name.endswith(STORE_SUFFIX):
+        return slide_id
+    if path.resolve() != project.store_path(slide_id).resolve():
+        raise UnreadableError(
+            f"{name}: is not a store of the project {project.root}. Give the slide's id, its store's path, or the "
+            "--project it belongs to; a slide file must be ingested first."
+        )
+    return slide_id
 
 
 def _infer(
     slide_id: str, predictor: Predictor, project: Project, config: InferConfig, record: RunRecord
 ) -> SlideOutcome:
-    with bar(f"infer {slide_id}", None) as advance:
+    with bar(f"infer {slide_id}") as advance:
         report = infer_slide(slide_id, predictor, project, config, advance=advance)
     record.outputs.append(str(report.result_dir.relative_to(project.root)))
     for phase, seconds in report.seconds.items():

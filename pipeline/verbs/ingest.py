@@ -18,7 +18,7 @@ from pipeline.run_record import RunRecord, SlideOutcome, recorded
 def run_ingest(sources: list[Path], project_dir: Path, *, mpp: float | None, as_json: bool) -> None:
     project = Project(project_dir)
     reporter = Reporter(as_json=as_json)
-    with errors_in_words(as_json=as_json):
+    with errors_in_words(as_json=as_json, reporter=reporter):
         config = load_settings(project.settings_path).ingest
         requests = _requests(sources, mpp)
         record = RunRecord("ingest", {"ingest": config.model_dump(mode="json"), "mpp": mpp})
@@ -40,7 +40,7 @@ def _requests(sources: list[Path], mpp: float | None) -> list[IngestRequest]:
 
 
 def _ingest(request: IngestRequest, project: Project, config: IngestConfig, record: RunRecord) -> SlideOutcome:
-    with bar(f"ingest {request.slide_id}", None) as advance:
+    with bar(f"ingest {request.slide_id}") as advance:
         report = ingest_slide(request, project, config, advance=advance)
     record.inputs.append({"id": report.slide_id, "sha256": report.sha256})
     record.outputs.append(str(report.store.relative_to(project.root)))

@@ -32,7 +32,7 @@ def run_tile(
         config = replace(load_settings(project.settings_path).tile, tile_px=tile_px, mpp=mpp)
         cohort = load_cohort(manifest) if manifest else None
         record = RunRecord("tile", {"tile": config.model_dump(mode="json"), "tile_set": tile_set})
-        with recorded(record, project.runs_dir), record.phase("tile"), bar("tiles", None) as advance:
+        with recorded(record, project.runs_dir), record.phase("tile"), bar("tiles") as advance:
             table = make_tile_table(project, tile_set, config, cohort=cohort, advance=advance)
             record.inputs += [{"id": k, "sha256": v} for k, v in table.metadata["sources"].items()]
             record.outputs.append(str(project.tile_table_path(tile_set).relative_to(project.root)))
@@ -44,6 +44,9 @@ def run_tile(
             message = f"slide {slide_id}: no tile has enough tissue. Look at its tissue mask in the viewer."
             reporter.add(SlideOutcome(slide_id, "no_tissue", code="no_tissue", message=message))
     if not as_json:
+        if len(table.classes) > 1:
+            rest = ", ".join(table.classes[1:])
+            typer.echo(f"  class order: {', '.join(table.classes)} (hotspots: {rest}; else [infer] hotspot_classes)")
         for (split, label), tiles in sorted(_counts(table).items()):
             typer.echo(f"  split {split}, label {label}: {tiles} tiles")
     reporter.finish()

@@ -1,7 +1,14 @@
 """Whole training runs through `gemslide train`: real tiles, real ranks."""
 
 import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
 
+import psutil
 import pytest
 from safetensors.torch import load_file
 
@@ -107,3 +114,57 @@ def test_torchrun_with_a_misspelt_key_says_so_once(tmp_path):
     assert done.returncode == 1
     assert done.stderr.startswith("error [bad_recipe]")
     assert done.stderr.count("did you mean `tile_set`") == 1
+
+
+def test_a_recipe_whose_name_cannot_name_a_model_is_refused(road, gemslide, tmp_path):
+    recipe = write_recipe(tmp_path / "tiny (1).toml")
+
+    done = gemslide("train", recipe, "--project", road.project.root)
+
+    assert done.code == 1
+    assert "error [bad_recipe]: tiny (1).toml" in done.err
+
+
+def test_diverged_training_is_one_message_and_leaves_no_model(road, gemslide, tmp_path):
+    for name in ("slides", "tiles"):
+        (tmp_path / name).symlink_to(road.project.root / name)
+    recipe = write_recipe(tmp_path / "r.toml", steps=6)
+    recipe.write_text(recipe.read_text().replace("lr = 0.05", "lr = 1e30"))
+
+    done = gemslide("train", recipe, "--project", tmp_path)
+
+    assert done.code == 1
+    assert "error [insane_output]: training diverged: the loss of step" in done.err
+    assert not (tmp_path / "models").exists()
+
+
+@pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
+def test_stopping_gemslide_stops_every_rank_and_publishes_nothing(road, tmp_path, stop):
+    for name in ("slides", "tiles"):
+        (tmp_path / name).symlink_to(road.project.root / name)
+    recipe = write_recipe(tmp_path / "r.toml", strategy="master", num_stages=2, steps=100_000)
+    command = [str(Path(sys.executable).parent / "gemslide"), "train", str(recipe), "--project", str(tmp_path)]
+    process = subprocess.Popen([*command, "--nproc", "2"], stderr=subprocess.PIPE, stdout=subprocess.PIPE)
+    gemslide_process = psutil.Process(process.pid)
+    runs = tmp_path / "runs" / "tensorboard"
+    wait_until(lambda: any(path.stat().st_size > 2000 for path in runs.glob("*/events*")))
+    family = gemslide_process.children(recursive=True)
+    assert len(family) >= 3  # torchrun and two ranks
+
+    process.send_signal(stop)
+    _, errors = process.communicate(timeout=100)
+
+    gone, alive = psutil.wait_procs(family, timeout=60)
+    assert not alive, (gone, alive)
+    assert process.returncode != 0
+    assert b"Traceback" not in errors
+    assert not (tmp_path / "models").exists()
+    assert _record(tmp_path)["outcome"] == "interrupted"
+
+
+def wait_until(condition, timeout_s=90):
+    """Poll a condition; gives up with an assertion."""
+    end = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < end, "waited too long"
+        threading.Event().wait(0.1)

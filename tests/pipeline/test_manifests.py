@@ -78,3 +78,22 @@ def test_an_existing_manifest_is_not_overwritten(tmp_path):
     with pytest.raises(BadManifestError, match="exists already"):
         init_cohort(tmp_path, tmp_path / "cohort.csv")
     assert "mine" in (tmp_path / "cohort.csv").read_text()
+
+
+def test_file_names_that_are_no_ids_or_the_same_get_ids_of_their_own(tmp_path):
+    for name in ("in/S 2021-123 HE.svs", "in/ok.svs", "in/b/ok.svs", "in/.svs.svs"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+
+    cohort = init_cohort(tmp_path / "in", tmp_path / "cohort.csv")
+
+    assert {entry.path: entry.slide_id for entry in cohort.entries} == {
+        "in/.svs.svs": "svs", "in/S 2021-123 HE.svs": "S-2021-123-HE", "in/b/ok.svs": "ok", "in/ok.svs": "ok-2",
+    }  # fmt: skip
+
+
+def test_empty_rows_of_a_spreadsheet_do_no_harm_and_a_doubled_column_is_refused(tmp_path):
+    assert len(load_cohort(write(tmp_path, "path,mpp\na.svs,\n,\n,\n")).entries) == 1
+
+    with pytest.raises(BadManifestError, match="`path` stands there 2 times"):
+        load_cohort(write(tmp_path, "path,path\na.svs,b.svs\n"))

@@ -1,6 +1,8 @@
 """The command line as a person uses it: real processes, exit codes, one message."""
 
 import json
+import subprocess
+import sys
 import tomllib
 
 import pytest
@@ -171,3 +173,52 @@ def test_a_project_that_cannot_be_written_is_one_message(gemslide, tmp_path):
 
     assert done.code == 1
     assert "Not a directory" in done.err
+
+
+def test_a_message_with_brackets_is_shown_whole(gemslide, tmp_path):
+    make_slide(tmp_path / "a.tiff", 1)
+    (tmp_path / "[run 3] slide.svs").write_text("no slide")
+
+    done = gemslide("ingest", tmp_path / "[run 3] slide.svs", "--project", tmp_path / "p")
+
+    assert done.code == 1
+    assert "[run 3] slide" in done.err
+
+
+@pytest.mark.parametrize("library", ["imagecodecs", "openslide", "zarr", "cv2"])
+def test_doctor_works_where_a_library_is_missing(library):
+    code = (
+        f"import sys; sys.modules[{library!r}] = None; sys.argv = ['gemslide', 'doctor'];"
+        "from pipeline.cli import cli; cli()"
+    )
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+    assert done.returncode == 1
+    assert "MISSING" in done.stdout
+    assert "make setup" in done.stdout
+
+
+def test_a_shard_that_went_away_is_noticed_when_the_slide_is_ingested_again(gemslide, tmp_path):
+    make_slide(tmp_path / "a.tiff", 1)
+    first = gemslide("ingest", tmp_path / "a.tiff", "--project", tmp_path / "p")
+    (tmp_path / "p/slides/a.ome.zarr/0/0/c/0/0/0").unlink()
+
+    again = gemslide("ingest", tmp_path / "a.tiff", "--project", tmp_path / "p", "--json")
+
+    assert (first.code, again.code) == (0, 1)
+    assert json.loads(again.out)["code"] == "unreadable"
+
+
+def test_a_self_crossing_annotation_is_found_by_cohort_check(gemslide, tmp_path):
+    manifest = make_sources(tmp_path / "in")
+    path = tmp_path / "in/file-val.geojson"
+    content = json.loads(path.read_text())
+    ring = content["features"][0]["geometry"]["coordinates"][0]
+    ring[1], ring[2] = ring[2], ring[1]
+    path.write_text(json.dumps(content))
+
+    done = gemslide("cohort", "check", manifest, "--json")
+
+    assert done.code == 1
+    assert [line["code"] for line in map(json.loads, done.out.splitlines())] == [None, "bad_annotation", None]

@@ -25,10 +25,10 @@ def read_qupath(path: Path) -> list[Region]:
         BadAnnotationError: not there, not GeoJSON, or a geometry that cannot be built.
     """
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError as error:
         raise BadAnnotationError(f"{path}: no such file. Correct `annotations` in the manifest.") from error
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise BadAnnotationError(f"{path}: is not GeoJSON: {error}. Export it again from QuPath as GeoJSON.") from error
     regions = (_region(feature, f"{path.name}, feature {i}") for i, feature in enumerate(_features(content, path)))
     return [region for region in regions if region is not None]
@@ -39,7 +39,10 @@ def _features(content: Any, path: Path) -> list[dict[str, Any]]:
         return content
     kind = content.get("type") if isinstance(content, dict) else None
     if kind == "FeatureCollection":
-        return list(content.get("features", []))
+        features = content.get("features")
+        if isinstance(features, list):
+            return features
+        raise BadAnnotationError(f"{path}: its `features` are {type(features).__name__}, not a list.")
     if kind == "Feature":
         return [content]
     if kind in AREAS:
@@ -50,13 +53,14 @@ def _features(content: Any, path: Path) -> list[dict[str, Any]]:
 
 
 def _region(feature: Any, where: str) -> Region | None:
-    if not isinstance(feature, dict) or not isinstance(feature.get("geometry"), dict):
-        raise BadAnnotationError(f"{where}: is not a GeoJSON feature with a geometry.")
-    name = _class_name(feature.get("properties") or {})
-    if feature["geometry"].get("type") not in AREAS or name is None:
+    if not isinstance(feature, dict) or not isinstance(feature.get("geometry"), dict | None):
+        raise BadAnnotationError(f"{where}: is not a GeoJSON feature.")
+    geometry_json, properties = feature.get("geometry") or {}, feature.get("properties")
+    name = _class_name(properties) if isinstance(properties, dict) else None
+    if geometry_json.get("type") not in AREAS or name is None:
         return None
     try:
-        geometry = shapely.force_2d(shape(feature["geometry"]))
+        geometry = shapely.force_2d(shape(geometry_json))
     except (ValueError, KeyError, TypeError, IndexError, shapely.errors.ShapelyError) as error:
         raise BadAnnotationError(f"{where} (class {name!r}): its outline cannot be built: {error}.") from error
     return None if geometry.is_empty else Region(name, geometry, where)
@@ -68,6 +72,6 @@ def _class_name(properties: dict[str, Any]) -> str | None:
         return classification or None
     if isinstance(classification, dict):
         names = classification.get("names")
-        name = classification.get("name") or (": ".join(map(str, names)) if names else None)
+        name = classification.get("name") or (": ".join(map(str, names)) if isinstance(names, list) else None)
         return str(name) if name else None
     return None

@@ -61,7 +61,7 @@ def test_the_mean_colour_baseline_never_sees_the_test_split(road):
 
 
 def test_the_report_is_one_file_that_asks_nothing_of_the_network(road, evaluation):
-    path = write_report(road.project, evaluation, notes=["Labels derive from colour."])
+    path = write_report(road.project, evaluation)
     html = path.read_text()
 
     assert "Research use only. Not for diagnosis." in html
@@ -97,3 +97,24 @@ def test_a_tile_set_of_another_size_is_refused(road, own):
 def test_a_slide_that_was_not_inferred_is_named(road, evaluation):
     with pytest.raises(UnreadableError, match=r"small-val.*no readable predictions"):
         evaluate_model(road.project, road.model_id, "small", EvaluateConfig(split="val"))
+
+
+def test_tiles_the_model_did_not_look_at_are_not_scored_with_their_neighbours(road, own, evaluation):
+    overlapping = TileConfig(tile_px=32, mpp=1.0, overlap_px=16, classes=("cold", "warm"), min_tissue=0.9)
+    make_tile_table(own, "overlap", overlapping, cohort=load_cohort(road.cohort))
+
+    with pytest.raises(BadRecipeError, match="are not among the squares that the model looked at"):
+        evaluate_model(own, road.model_id, "overlap", EvaluateConfig(), with_baselines=False)
+
+
+def test_a_split_the_model_was_not_trained_with_is_said_aloud(road, own, evaluation, gemslide):
+    swapped = road.cohort.read_text().replace(",train", ",x").replace(",test", ",train").replace(",x", ",test")
+    (own.root / "swapped.csv").write_text(swapped.replace("file-", f"{road.cohort.parent}/file-"))
+    tiles = TileConfig(tile_px=32, mpp=1.0, classes=("cold", "warm"))
+    make_tile_table(own, "swapped", tiles, cohort=load_cohort(own.root / "swapped.csv"))
+    options = ("--project", own.root, "--tile-set", "swapped", "--split", "train", "--no-baselines")
+
+    done = gemslide("evaluate", road.model_id, *options)
+
+    assert done.code == 0
+    assert "these numbers are too good" in done.err

@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 from pipeline.config import InferConfig
 from pipeline.errors import BadRecipeError, InsaneOutputError, NoTissueError, UnreadableError
 from pipeline.inference.hotspots import find_hotspots, read_hotspots
-from pipeline.inference.infer import infer_slide
+from pipeline.inference.infer import file_word, infer_slide
 from pipeline.inference.predictor import Predictor
 from pipeline.project import Project
 from pipeline.store.overlays import Predictions, list_predictions, read_predictions, write_predictions
@@ -179,3 +179,74 @@ def test_the_network_is_in_evaluation_mode(predictor):
 
     assert torch.equal(torch.from_numpy(together), torch.from_numpy(predictor.predict(tiles)))
     assert together[2] == pytest.approx(predictor.predict(tiles[2:3])[0], abs=1e-5)
+
+
+def test_a_class_the_model_does_not_have_is_refused_before_anything_is_predicted(road, own, predictor):
+    with pytest.raises(BadRecipeError, match=r"\['tumour'\] are none of the model's classes \['cold', 'warm'\]"):
+        infer_slide(road.test_slide, predictor, own, InferConfig(hotspot_classes=("tumour",)))
+    assert list_predictions(own.store_path(road.test_slide)) == []
+
+
+def test_heatmaps_of_an_earlier_run_do_not_stay(road, own, predictor):
+    folder = infer_slide(road.test_slide, predictor, own, CONFIG).result_dir
+    infer_slide(road.test_slide, predictor, own, InferConfig(hotspot_classes=("cold",)))
+
+    assert [path.name for path in folder.glob("heatmap_*")] == ["heatmap_cold.png"]
+
+
+@pytest.mark.parametrize(("name", "word"), [("CD3/CD8", "CD3_CD8"), ("../../x", ".._.._x"), ("Tumor", "Tumor")])
+def test_a_class_name_never_means_a_folder(name, word):
+    assert file_word(name) == word
+
+
+def test_damaged_predictions_are_made_again(road, own, predictor):
+    infer_slide(road.test_slide, predictor, own, CONFIG)
+    (chunk,) = (own.store_path(road.test_slide) / "predictions" / road.model_id / "0/c/0").rglob("*/*")
+    chunk.write_bytes(b"xxxx")
+
+    assert not infer_slide(road.test_slide, predictor, own, CONFIG).skipped
+    assert np.isfinite(read_predictions(own.store_path(road.test_slide), road.model_id).probabilities_cyx).any()
+
+
+def _damage_tissue_chunk(store):
+    (chunk,) = (p for p in (store / "0/labels/tissue/0/c").rglob("*") if p.is_file())
+    chunk.write_bytes(b"xxxx")
+
+
+def _damage_tissue_json(store):
+    (store / "0/labels/tissue/zarr.json").write_text('{"attributes": {}}')
+
+
+def _damage_root(store):
+    root = json.loads((store / "zarr.json").read_text())
+    del root["attributes"]["gemslide"]["mpp0"]
+    (store / "zarr.json").write_text(json.dumps(root))
+
+
+@pytest.mark.parametrize("damage", [_damage_tissue_chunk, _damage_tissue_json, _damage_root])
+def test_a_damaged_store_is_refused_and_the_other_slides_go_on(road, own, gemslide, damage):
+    shutil.copytree(road.project.store_path("small-val"), own.store_path("small-val"))
+    damage(own.store_path(road.test_slide))
+
+    done = gemslide("infer", road.model_id, "--project", own.root, "--json")
+    lines = {line["slide_id"]: line for line in map(json.loads, done.out.splitlines())}
+
+    assert done.code == 1
+    assert (lines["small-val"]["status"], lines[road.test_slide]["code"]) == ("done", "unreadable")
+
+
+def test_a_store_of_another_project_is_not_taken_for_this_one_s(road, own, gemslide):
+    other = road.project.store_path(road.test_slide)
+
+    refused = gemslide("infer", road.model_id, other, "--project", own.root)
+    taken = gemslide("infer", road.model_id, own.store_path(road.test_slide), "--project", own.root)
+
+    assert (refused.code, taken.code) == (1, 0)
+    assert "is not a store of the project" in refused.err
+
+
+def test_an_unknown_model_is_refused_with_those_there_are(road, own, gemslide):
+    done = gemslide("infer", "no [/x] model", "--project", own.root)
+
+    assert done.code == 1
+    assert f"has: {road.model_id}" in done.err

@@ -71,3 +71,32 @@ def test_real_exports_of_qupath_are_read(real_slides):
 
     assert {"Tissue", "Tumor_vital"} <= {region.class_name for region in cmu}
     assert len(dlup) <= 3
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('{"type": "FeatureCollection", "features": null}', "`features` are NoneType"),
+        ('{"type": "FeatureCollection", "features": [{"geometry": 5}]}', "feature 0"),
+        ("[" * 100_000, "is not GeoJSON"),
+    ],
+)
+def test_odd_json_is_one_message(tmp_path, text, says):
+    path = tmp_path / "a.geojson"
+    path.write_text(text, encoding="utf-8")
+
+    with pytest.raises(BadAnnotationError, match=says):
+        read_qupath(path)
+
+
+def test_odd_features_are_left_out_and_a_byte_order_mark_does_no_harm(tmp_path):
+    features = [
+        {"type": "Feature", "geometry": SQUARE, "properties": [1]},
+        {"type": "Feature", "geometry": None, "properties": {"classification": "Tumor"}},
+        feature({"names": 5}),
+        feature("Tumor"),
+    ]
+    path = tmp_path / "a.geojson"
+    path.write_text(json.dumps(features), encoding="utf-8-sig")
+
+    assert len(read_qupath(path)) == 1

@@ -1,4 +1,6 @@
+import json
 import pickle
+import shutil
 
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ from pipeline.store.reader import StoreReader
 from pipeline.tiles.dataset import TileDataset
 from pipeline.tiles.table import read_table
 from pipeline.tiles.tile import make_tile_table
-from tests.small_road import CELL_PX0, TILES
+from tests.small_road import CELL_PX0, TILES, make_sources
 
 
 def test_tiles_are_the_store_s_pixels(road):
@@ -89,3 +91,16 @@ def test_a_reader_survives_pickling(road):
     again = pickle.loads(pickle.dumps(reader))
 
     assert np.array_equal(again.read_region(0, 100, 100, 90, 70), reader.read_region(0, 100, 100, 90, 70))
+
+
+def test_the_same_file_under_two_names_in_two_splits_is_refused(tmp_path, gemslide):
+    manifest = make_sources(tmp_path / "in")
+    shutil.copy(tmp_path / "in/file-train.tiff", tmp_path / "in/file-test.tiff")
+    project = tmp_path / "p"
+
+    ingested = gemslide("ingest", manifest, "--project", project)
+    tiled = gemslide("tile", manifest, "--project", project, "--tile-px", 32, "--mpp", 1, "--json")
+
+    assert ingested.code == 0
+    assert json.loads(tiled.out)["code"] == "leakage"
+    assert "small-train and small-test are the same file" in tiled.err

@@ -1,38 +1,24 @@
-"""`gemslide doctor` and `gemslide info`."""
+"""`gemslide info`."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import typer
 
 from pipeline.cli_output import errors_in_words
-from pipeline.doctor import examine
+from pipeline.project import Project
 from pipeline.slides.open_slide import open_slide
 from pipeline.store.overlays import list_predictions
 from pipeline.store.reader import StoreReader
-from pipeline.units import RESEARCH_USE
 
 
-def run_doctor(project: Path, *, as_json: bool) -> None:
-    findings = examine(project)
-    for finding in findings:
-        if as_json:
-            typer.echo(json.dumps(asdict(finding)))
-            continue
-        mark = "ok     " if finding.is_good else "MISSING" if finding.is_required else "absent "
-        remedy = f"   → {finding.remedy}" if finding.remedy and not finding.is_good else ""
-        typer.echo(f"{mark} {finding.name:<32} {finding.value}{remedy}")
-    if not as_json:
-        typer.echo(RESEARCH_USE)
-    if any(finding.is_required and not finding.is_good for finding in findings):
-        raise typer.Exit(1)
-
-
-def run_info(path: Path, *, as_json: bool) -> None:
+def run_info(path: Path, project_dir: Path, *, as_json: bool) -> None:
+    store = Project(project_dir).store_path(path.name)
+    if not path.exists() and store.exists():
+        path = store  # a slide id
     with errors_in_words(as_json=as_json, name=path.name):
         facts = _store_facts(path) if (path / "zarr.json").exists() else _slide_facts(path)
     if as_json:
