@@ -10,8 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.small_road import SmallRoad, make_small_road
+
+# A loaded machine is slow, not wrong: no time limit for each generated example.
+settings.register_profile("gemslide", deadline=None)
+settings.load_profile("gemslide")
 
 ROOT = Path(__file__).parent.parent
 

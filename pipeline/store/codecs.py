@@ -85,6 +85,11 @@ class JpegCodec(ArrayBytesCodec):
 
     @classmethod
     def from_dict(cls, data: dict[str, JSON]) -> Self:
+        if data.get("configuration"):
+            raise ValueError(
+                f"imagecodecs_jpeg with a configuration ({data['configuration']}): gemslide reads arrays whose chunks "
+                "are complete JPEG streams only. Open this one with the codec of the program that wrote it."
+            )
         return cls()
 
     def to_dict(self) -> dict[str, JSON]:

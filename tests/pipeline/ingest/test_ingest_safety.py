@@ -17,6 +17,7 @@ import pytest
 from pipeline.config import IngestConfig, TissueConfig
 from pipeline.errors import ChangedSourceError, DiskFullError, LockedError, UnreadableError
 from pipeline.ingest.ingest import IngestRequest, ingest_slide
+from pipeline.progress import Advance
 from pipeline.project import Project
 from pipeline.store.reader import StoreReader
 from tests.pipeline.make import halved, ingest, picture, write_jpeg_pyramid
@@ -27,21 +28,23 @@ import os, signal, sys
 from pathlib import Path
 from pipeline.config import IngestConfig
 from pipeline.ingest.ingest import IngestRequest, ingest_slide
+from pipeline.progress import Advance
 from pipeline.project import Project
 
 source, root, last_words = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
 steps = 0
 
 
-def advance(_):
-    global steps
-    steps += 1
-    if steps == last_words:
-        print("here", flush=True)
-        sys.stdin.readline()  # until killed, or told to go on
+class Pausing(Advance):
+    def __call__(self, _):
+        global steps
+        steps += 1
+        if steps == last_words:
+            print("here", flush=True)
+            sys.stdin.readline()  # until killed, or told to go on
 
 
-ingest_slide(IngestRequest(source, "S-1"), Project(root), IngestConfig(shard_px=512), advance=advance)
+ingest_slide(IngestRequest(source, "S-1"), Project(root), IngestConfig(shard_px=512), advance=Pausing())
 """
 
 
@@ -268,11 +271,12 @@ def test_a_source_that_changes_while_it_is_read_is_refused(tmp_path, source):
 
 
 def test_the_message_about_a_changing_source_says_what_to_do(tmp_path, source):
-    def touch(_):
-        os.utime(source, ns=(1, 1))
+    class Touching(Advance):
+        def __call__(self, _):
+            os.utime(source, ns=(1, 1))
 
     with pytest.raises(ChangedSourceError, match=r"a\.tiff changed while it was read\. Wait until it is fully copied"):
-        ingest_slide(IngestRequest(source, "S-1"), Project(tmp_path / "p"), IngestConfig(), advance=touch)
+        ingest_slide(IngestRequest(source, "S-1"), Project(tmp_path / "p"), IngestConfig(), advance=Touching())
 
     assert left_in(tmp_path / "p") == []
 

@@ -10,6 +10,7 @@ from PIL import Image, ImageCms
 from pipeline.config import IngestConfig
 from pipeline.ingest.ingest import IngestRequest, ingest_slide
 from pipeline.project import Project
+from pipeline.store.codecs import JpegCodec
 from pipeline.store.metadata import read_json, write_json
 from pipeline.store.reader import StoreReader
 from pipeline.store.render import render_chunk_jpeg, thumbnail
@@ -78,3 +79,8 @@ def test_a_picture_of_the_level_s_own_size_is_the_level(store):
         level.array.read_whole(level.width_px, level.height_px),
         level.array.read_region(0, 0, level.width_px, level.height_px),
     )
+
+
+def test_an_array_whose_tables_lie_elsewhere_is_refused_and_not_decoded_wrongly():
+    with pytest.raises(ValueError, match="complete JPEG streams only"):
+        JpegCodec.from_dict({"name": "imagecodecs_jpeg", "configuration": {"tables": "/9j/2wBD"}})
