@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -147,8 +146,3 @@ def _by_slide(
             }
         )
     return found
-
-
-def report_dir(project: Project, model_id: str) -> Path:
-    """Where a model's evaluation lies."""
-    return project.results_dir / model_id

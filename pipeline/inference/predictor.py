@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -38,10 +39,10 @@ class Predictor:
         return cls._open(package, inference.Classifier.untrained)
 
     @classmethod
-    def _open(cls, package: Path, opener: object) -> Predictor:
+    def _open(cls, package: Path, opener: Callable[..., inference.Classifier]) -> Predictor:
         device = "cuda" if torch.cuda.is_available() else "cpu"
         try:
-            return cls(opener(package, device=device))  # type: ignore[operator]  # one of two classmethods above
+            return cls(opener(package, device=device))
         except inference.UnreadableError as error:
             raise UnreadableError(str(error)) from error
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -92,9 +93,8 @@ def _on_white(rgba: Image.Image) -> Pixels:
     return np.asarray(Image.alpha_composite(white, rgba))[..., :3]
 
 
-def _mpp(properties: object) -> tuple[tuple[float, float] | None, str]:
-    get = properties.get  # type: ignore[attr-defined]  # openslide's property map has no type of its own
-    found = (get(openslide.PROPERTY_NAME_MPP_X), get(openslide.PROPERTY_NAME_MPP_Y))
+def _mpp(properties: Mapping[str, str]) -> tuple[tuple[float, float] | None, str]:
+    found = (properties.get(openslide.PROPERTY_NAME_MPP_X), properties.get(openslide.PROPERTY_NAME_MPP_Y))
     x, y = _number(found[0]), _number(found[1])
     looked_in = f"OpenSlide's openslide.mpp-x, openslide.mpp-y: {found[0]}, {found[1]}"
     if x is not None and y is not None and is_plausible_mpp(x) and is_plausible_mpp(y):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import typer
@@ -33,7 +34,7 @@ def run_check(manifest: Path, project: Path, *, as_json: bool) -> None:
         assign_splits(cohort.included, load_settings(Project(project).settings_path).tile.split)
     reporter = Reporter(as_json=as_json)
     for entry in cohort.included:
-        reporter.attempt(entry.slide_id, lambda entry=entry: _check(cohort, entry))  # type: ignore[misc]  # bound now
+        reporter.attempt(entry.slide_id, partial(_check, cohort, entry))
     reporter.finish()
 
 

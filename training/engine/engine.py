@@ -133,16 +133,6 @@ class Engine:
         """Micro-batches whose labels this rank loads, in the order in which it asks for them."""
         return self._forwards_of_stage(self.plan.schedule.num_stages - 1)
 
-    @property
-    def is_input_rank(self) -> bool:
-        """Whether this rank feeds any micro-batch to the network."""
-        return bool(self.input_microbatches)
-
-    @property
-    def is_output_rank(self) -> bool:
-        """Whether this rank computes the loss of any micro-batch."""
-        return bool(self.output_microbatches)
-
     def set_lr(self, lr: float) -> None:
         """Set the learning rate of all following steps; every rank calls it."""
         for group in self._optimizer.param_groups if self._optimizer is not None else ():

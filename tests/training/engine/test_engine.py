@@ -190,8 +190,6 @@ def test_one_rank_loads_everything():
     engine = make_engine(blocks())
 
     assert engine.input_microbatches == engine.output_microbatches == (0, 1, 2, 3)
-    assert engine.is_input_rank
-    assert engine.is_output_rank
 
 
 def test_a_state_of_another_network_is_refused():
