@@ -31,7 +31,7 @@ lr = 0.05
 warmup_steps = 10
 weight_decay = 5e-4
 [train]
-epochs = 20
+epochs = 12
 [augment]
 brightness = 0.05
 contrast = 0.1
