@@ -17,8 +17,9 @@ _STYLE = """
 
 
 def open_slide(slide_id: str) -> None:
-    """Leave the current page for a slide."""
-    st.switch_page(SLIDE, query_params={"slide": slide_id})
+    """Leave the worklist for a slide. The link stays at the root, so that the browser's Back comes back here."""
+    st.query_params["slide"] = slide_id
+    st.rerun()
 
 
 WORKLIST = st.Page(lambda: worklist.page(open_slide), title="Worklist", url_path="worklist", default=True)
@@ -32,9 +33,9 @@ def main() -> None:
     page = st.navigation([WORKLIST, SLIDE], position="hidden")
     st.markdown(f"**gemslide** &nbsp; :red[{RESEARCH_USE}]")
     if page is WORKLIST and "slide" in st.query_params:
-        # A link to a slide may also start at the root.
-        st.switch_page(SLIDE, query_params=st.query_params.to_dict())
-    page.run()
+        slide.page(WORKLIST)
+    else:
+        page.run()
 
 
 main()

@@ -50,16 +50,23 @@ def page(worklist: st.Page) -> None:
     slide_id = st.query_params.get("slide")
     if not slide_id:
         st.info("Choose a slide in the worklist.")
-        st.page_link(worklist, label="Worklist", icon=":material/arrow_back:")
+        _back_button(worklist)
         return
     try:
         selection = _choose(cache, slide_id, worklist)
     except GemslideError as error:
         st.error(str(error))
-        st.page_link(worklist, label="Worklist", icon=":material/arrow_back:")
+        _back_button(worklist)
         return
     model_id = selection.opened.predictions.model_id if selection.opened else None
     _view(selection, slide_session(slide_id, model_id))
+
+
+def _back_button(worklist: st.Page) -> None:
+    """Leave for the worklist; the link then names no slide any more."""
+    if st.button("Worklist", icon=":material/arrow_back:", type="tertiary"):
+        st.query_params.clear()
+        st.switch_page(worklist)
 
 
 def _choose(cache: SlideCache, slide_id: str, worklist: st.Page) -> Selection:
@@ -67,14 +74,15 @@ def _choose(cache: SlideCache, slide_id: str, worklist: st.Page) -> Selection:
     slide = cache.slide(slide_id)
     model_ids = cache.model_ids(slide_id)
     back, title, model_place, class_place = st.columns([1.2, 4, 2, 2], vertical_alignment="center")
-    back.page_link(worklist, label="Worklist", icon=":material/arrow_back:")
+    with back:
+        _back_button(worklist)
     title.markdown(f"#### {slide.reader.slide_id}\n{presenters.facts_text(slide.reader)}")
     if not model_ids:
         model_place.caption("No predictions for this slide yet.")
         return Selection(slide, None, 0, [])
     model_id = _choose_model(model_ids, model_place)
     opened = cache.predictions(slide_id, model_id)
-    hotspots = cache.hotspots(slide_id, model_id)
+    hotspots = _hotspots(cache, slide_id, model_id)
     class_names = opened.predictions.class_names
     class_index = class_place.selectbox(
         "Class",
@@ -85,6 +93,15 @@ def _choose(cache: SlideCache, slide_id: str, worklist: st.Page) -> Selection:
     return Selection(slide, opened, class_index, hotspots)
 
 
+def _hotspots(cache: SlideCache, slide_id: str, model_id: str) -> list[Hotspot]:
+    """The model's hotspots; a damaged list is said and leaves slide and prediction to be seen."""
+    try:
+        return cache.hotspots(slide_id, model_id)
+    except GemslideError as error:
+        st.error(str(error))
+        return []
+
+
 def _choose_model(model_ids: list[str], place: st.delta_generator.DeltaGenerator) -> str:
     """The model of the link, or the one chosen; the link then names it."""
     wanted = st.query_params.get("model", model_ids[0])
@@ -92,7 +109,8 @@ def _choose_model(model_ids: list[str], place: st.delta_generator.DeltaGenerator
         st.warning(f"No predictions of model {wanted!r} for this slide; showing {model_ids[0]}.")
         wanted = model_ids[0]
     chosen = place.selectbox("Model", model_ids, index=model_ids.index(wanted))
-    st.query_params["model"] = chosen
+    if chosen != st.query_params.get("model", model_ids[0]):  # each change of the link is a step of the browser's Back
+        st.query_params["model"] = chosen
     return chosen
 
 
@@ -141,10 +159,10 @@ def _remember_click(session: SlideSession) -> None:
     session.probe_xy_px0 = int(click["x_px0"]), int(click["y_px0"])
 
 
-def _remember_hotspot(session: SlideSession) -> None:
-    rows = st.session_state[HOTSPOTS_KEY].selection.rows
-    if rows:
-        session.go_to(rows[0])
+def _remember_hotspot(session: SlideSession, table_key: str) -> None:
+    cells = st.session_state[table_key].selection.cells
+    if cells:
+        session.go_to(cells[0][0])
 
 
 def _hotspot_list(selection: Selection, session: SlideSession) -> None:
@@ -152,13 +170,15 @@ def _hotspot_list(selection: Selection, session: SlideSession) -> None:
     if not selection.hotspots:
         st.caption("None found." if selection.opened else "No model has looked at this slide.")
         return
+    # A new table after each jump: the same row can be chosen again.
+    table_key = f"{HOTSPOTS_KEY}-{session.goto_id}"
     st.dataframe(
         presenters.hotspot_rows(selection.hotspots, selection.mpp0),
         column_config=_HOTSPOT_COLUMNS,
         hide_index=True,
-        on_select=lambda: _remember_hotspot(session),
-        selection_mode="single-row",
-        key=HOTSPOTS_KEY,
+        on_select=lambda: _remember_hotspot(session, table_key),
+        selection_mode="single-cell",
+        key=table_key,
     )
     st.caption("Choose a row to go there. Keys: n next, p previous, o prediction on or off.")
 

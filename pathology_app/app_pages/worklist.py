@@ -9,6 +9,7 @@ import streamlit as st
 from pathology_app.presenters import WorklistRow, matching, worklist_row
 from pathology_app.tiles.cache import SlideCache, current_cache
 from pipeline.errors import GemslideError
+from pipeline.inference.hotspots import Hotspot
 
 ROW_HEIGHT_PX = 96
 HEADER_HEIGHT_PX = 38
@@ -45,16 +46,27 @@ def page(open_slide: Callable[[str], None]) -> None:
 
 def _read_rows(cache: SlideCache) -> tuple[list[WorklistRow], list[str]]:
     """Rows of the slides that can be read, and what is wrong with the others."""
-    rows, damaged = [], []
+    rows: list[WorklistRow] = []
+    damaged: list[str] = []
     for slide_id in cache.project.slide_ids():
         try:
-            models = cache.model_ids(slide_id)
-            hotspots = [hotspot for model_id in models for hotspot in cache.hotspots(slide_id, model_id)]
-            tissue_mm2 = cache.tissue_mm2(slide_id)
-            rows.append(worklist_row(cache.slide(slide_id), tissue_mm2=tissue_mm2, models=models, hotspots=hotspots))
+            slide, models = cache.slide(slide_id), cache.model_ids(slide_id)
+            hotspots = _hotspots(cache, slide_id, models, damaged)
+            rows.append(worklist_row(slide, tissue_mm2=cache.tissue_mm2(slide_id), models=models, hotspots=hotspots))
         except GemslideError as error:
             damaged.append(f"Slide {slide_id}: {error}")
     return rows, damaged
+
+
+def _hotspots(cache: SlideCache, slide_id: str, models: list[str], damaged: list[str]) -> list[Hotspot]:
+    """Hotspots of all models; a damaged list is said and costs no more than itself."""
+    found: list[Hotspot] = []
+    for model_id in models:
+        try:
+            found += cache.hotspots(slide_id, model_id)
+        except GemslideError as error:
+            damaged.append(f"Slide {slide_id}: {error}")
+    return found
 
 
 def _show_table(rows: list[WorklistRow], open_slide: Callable[[str], None]) -> None:

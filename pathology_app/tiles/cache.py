@@ -124,6 +124,8 @@ def _stamped(group: Path, *, what: str) -> tuple[Path, str]:
     try:
         return group, f"{(group / 'zarr.json').stat().st_mtime_ns:x}"
     except (FileNotFoundError, NotADirectoryError) as error:
+        if group.is_dir():
+            raise UnreadableError(f"{group}: has no zarr.json. It is damaged; delete it and make it again.") from error
         raise UnknownNameError(f"{what}: not in this project. The worklist shows what there is.") from error
 
 
@@ -138,6 +140,6 @@ def _open_predictions(store_path: Path, model_id: str, version: str) -> OpenPred
 def _tissue_mm2(store_path: Path, version: str) -> float | None:
     try:
         mask_yx, mpp = read_tissue(store_path)
-    except FileNotFoundError:
+    except UnreadableError:
         return None
     return float(mask_yx.sum()) * mpp**2 / 1e6

@@ -70,7 +70,11 @@ def test_damaged_hotspots_are_one_message(monkeypatch: pytest.MonkeyPatch, tmp_p
     (project.result_dir(SLIDE_ID, MODEL_ID) / "hotspots.json").write_text("[")
     monkeypatch.setenv(PROJECT_VARIABLE, str(tmp_path))
 
-    assert "hotspots.json is damaged" in open_page(slide=SLIDE_ID).error[0].value
+    page = open_page(slide=SLIDE_ID)
+
+    assert "hotspots.json is damaged" in page.error[0].value
+    assert page.get("bidi_component")  # slide and prediction are shown all the same
+    assert "hotspots.json is damaged" in open_page().error[0].value
 
 
 def test_a_damaged_store_is_one_message(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -26,9 +26,11 @@ export function drawHotspots(
   context: CanvasRenderingContext2D,
   placement: Placement,
   hotspots: Hotspot[],
+  shown: number[],
   current: number | null,
 ): void {
-  hotspots.forEach((hotspot, index) => {
+  for (const index of shown) {
+    const hotspot = hotspots[index]!;
     const x = placement.left + hotspot.x_px0 * placement.scale;
     const y = placement.top + hotspot.y_px0 * placement.scale;
     const radius = Math.max(MIN_RADIUS, hotspot.radius_px0 * placement.scale);
@@ -37,7 +39,7 @@ export function drawHotspots(
     const isCurrent = index === current;
     stroke(context, circle, isCurrent ? "#00e5ff" : "#ffffff", isCurrent ? 3 : 1.5);
     label(context, String(index + 1), x + radius * 0.72 + 3, y - radius * 0.72 - 3);
-  });
+  }
 }
 
 export function drawProbe(context: CanvasRenderingContext2D, placement: Placement, probe: Probe): void {

@@ -34,7 +34,7 @@ export class SlideViewer {
   ) {
     this.toolbar = new Toolbar({
       styleChanged: () => this.restyle(),
-      showWhole: () => this.osd.viewport.goHome(),
+      showWhole: () => this.showWhole(),
       magnify: (magnification) => this.magnify(magnification),
       nextHotspot: (step) => this.nextHotspot(step),
       fullScreen: () => this.fullScreen(),
@@ -138,6 +138,10 @@ export class SlideViewer {
     const { left, top, scale } = this.placement();
     const x_px0 = Math.floor((position.x - left) / scale);
     const y_px0 = Math.floor((position.y - top) / scale);
+    const { width_px, height_px } = this.data.slide.levels[0];
+    if (x_px0 < 0 || y_px0 < 0 || x_px0 >= width_px || y_px0 >= height_px) {
+      return;
+    }
     this.emit("click", { x_px0, y_px0 });
   }
 
@@ -170,6 +174,11 @@ export class SlideViewer {
     );
     this.say(`Hotspot ${index + 1} of ${this.data.hotspots.length} · ${hotspot.label}`);
     this.osd.forceRedraw();
+  }
+
+  private showWhole(): void {
+    this.say("");
+    this.osd.viewport.goHome();
   }
 
   private magnify(magnification: number): void {
@@ -221,8 +230,10 @@ export class SlideViewer {
     const { style } = this.toolbar;
     if (this.overlay && style.visible) {
       this.overlay.draw(context, placement, style.opacity);
-      drawHotspots(context, placement, this.data.hotspots, this.current);
     }
+    // With the colours off, the ring of the hotspot gone to stays: that is when one looks at the tissue in it.
+    const shown = this.data.hotspots.map((_, index) => index).filter((index) => style.visible || index === this.current);
+    drawHotspots(context, placement, this.data.hotspots, shown, this.current);
     this.drawProbe(context, placement);
     this.scaleBar.show(this.data.slide.mpp0 / placement.scale);
   }
