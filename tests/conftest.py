@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,3 +61,14 @@ def gemslide() -> Callable[..., Done]:
 def road(tmp_path_factory: pytest.TempPathFactory) -> SmallRoad:
     """A small project: three slides ingested, tiled, and a model trained for a few steps. Read it, do not write."""
     return make_small_road(tmp_path_factory.mktemp("road"))
+
+
+@pytest.fixture(scope="module")
+def one_thread() -> Iterator[None]:
+    """As in the ranks: with more threads, convolutions add in another order."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)

@@ -14,18 +14,21 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
 from pipeline.files import write_bytes_atomic
+from pipeline.store.array_reader import Pixels
 from pipeline.store.overlays import Predictions
 from pipeline.store.reader import StoreReader
-from pipeline.store.render import thumbnail
 from pipeline.units import RESEARCH_USE
 
 THUMBNAIL_PX = 1400
 COLOUR_MAP = "inferno"
 
 
-def write_heatmap(path: Path, reader: StoreReader, predictions: Predictions, class_name: str) -> None:
-    """Write the heatmap of one class as PNG. The colour's strength follows the probability, so tissue stays visible."""
-    picture = thumbnail(reader, THUMBNAIL_PX)
+def write_heatmap(path: Path, reader: StoreReader, picture: Pixels, predictions: Predictions, class_name: str) -> None:
+    """Write the heatmap of one class as PNG. The colour's strength follows the probability, so tissue stays visible.
+
+    Args:
+        picture: the slide's thumbnail, read once for all classes.
+    """
     width_px0, height_px0 = reader.size_wh_px0
     probability_yx = predictions.probabilities_cyx[predictions.class_names.index(class_name)].astype(np.float32)
     rows, columns = probability_yx.shape

@@ -17,7 +17,7 @@ from pipeline.errors import BadRecipeError, InsaneOutputError, NoTissueError, Un
 from pipeline.grid import TileGrid, tile_grid, tissue_fraction
 from pipeline.inference.export.csv_ import write_csv
 from pipeline.inference.export.geojson import write_geojson
-from pipeline.inference.heatmap import write_heatmap
+from pipeline.inference.heatmap import THUMBNAIL_PX, write_heatmap
 from pipeline.inference.hotspots import find_hotspots, write_hotspots
 from pipeline.inference.predictor import Predictor
 from pipeline.progress import Advance, no_bar
@@ -26,6 +26,7 @@ from pipeline.run_record import versions
 from pipeline.store.labels import read_tissue
 from pipeline.store.overlays import Predictions, list_predictions, read_predictions, write_predictions
 from pipeline.store.reader import StoreReader
+from pipeline.store.render import thumbnail
 
 SAME_EVERYWHERE_MIN_TILES = 16
 """A model that gives this many different tiles exactly the same answer is broken."""
@@ -192,6 +193,8 @@ def write_results(reader: StoreReader, predictions: Predictions, result_dir: Pat
         old.unlink()
     # With two classes the second says it all; with more, each has its own picture.
     pictured = predictions.class_names if len(predictions.class_names) > 2 else wanted
+    picture = thumbnail(reader, THUMBNAIL_PX)
     for class_name in pictured:
-        write_heatmap(result_dir / f"heatmap_{file_word(class_name)}.png", reader, predictions, class_name)
+        path = result_dir / f"heatmap_{file_word(class_name)}.png"
+        write_heatmap(path, reader, picture, predictions, class_name)
     return len(hotspots)

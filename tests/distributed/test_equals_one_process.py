@@ -1,7 +1,5 @@
 """Splitting a network over ranks changes nothing: not one bit of losses, gradients, weights or statistics."""
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 
@@ -39,13 +37,7 @@ OTHERS = [  # tuples, expanded gradients and views with gaps between stages; mor
 CASES = MATRIX + EVERY_CUT + OTHERS
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    """As in the ranks: with more threads, convolutions add in another order."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,5 @@
 """A run saved under one strategy goes on under another as if nothing had happened."""
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 from torch import Tensor, nn
@@ -15,13 +13,7 @@ Saved = tuple[dict[str, Tensor], dict[str, Tensor]]
 NUM_MICROBATCHES = 4
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    """As in the ranks: with more threads, convolutions add in another order."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def train_step(engine: Engine, step: int) -> None:

@@ -2,7 +2,6 @@
 
 import dataclasses
 import weakref
-from collections.abc import Iterator
 from functools import partial
 
 import pytest
@@ -19,12 +18,7 @@ SAMPLES = 2
 make_sgd = partial(torch.optim.SGD, lr=0.05, momentum=0.9, weight_decay=1e-2)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def blocks(seed: int = 0) -> list[nn.Module]:
