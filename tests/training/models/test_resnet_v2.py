@@ -17,6 +17,16 @@ def test_depth_110_is_the_published_network():
     assert num_weights(blocks) == 3_289_554
 
 
+def test_depth_1001_is_the_1000_class_network_of_the_large_runs():
+    with torch.device("meta"), FlopCounterMode(display=False) as counter:
+        model = resnet_v2(depth=1001, num_classes=1000)
+        model(torch.empty(1, 3, 512, 512))
+
+    assert len(model) == 335
+    assert num_weights(list(model)) == 30_505_720
+    assert counter.get_total_flops() / 1e12 == pytest.approx(1.80, abs=0.005)
+
+
 def test_a_tile_of_1024_px_takes_785_gflop():
     model = resnet_v2(depth=110, num_classes=2).to("meta")
 

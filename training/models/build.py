@@ -1,0 +1,34 @@
+"""One place that turns the words of a recipe's `[model]` into the blocks of a network."""
+
+from torch import nn
+
+from training.models.gems_public import gems_public_blocks
+from training.models.resnet_v2 import resnet_v2_blocks
+
+
+def build_blocks(*, name: str, depth: int, num_classes: int, variant: str, norm: str, side_px: int) -> list[nn.Module]:
+    """Make the blocks of a network for RGB tiles, to be cut into stages anywhere between two of them.
+
+    Args:
+        name: "resnet_v2".
+        depth: number of weighted layers, 9n + 2.
+        variant: "standard", or "gems-public" for comparison with the published network of the GEMS authors.
+        norm: "batch", or "group" (standard variant only).
+        side_px: width and height of the tiles; the standard variant takes any size and does not look at it.
+
+    Returns:
+        modules that, run one after the other, turn (N, 3, side_px, side_px) into (N, num_classes): logits for
+        "standard", probabilities for "gems-public".
+
+    Raises:
+        ValueError: there is no such network; the message says which there are.
+    """
+    if name != "resnet_v2":
+        raise ValueError(f'model must be "resnet_v2", got {name!r}')
+    if variant == "standard":
+        return resnet_v2_blocks(depth=depth, num_classes=num_classes, norm=norm)
+    if variant == "gems-public":
+        if norm != "batch":
+            raise ValueError(f'variant "gems-public" has norm "batch" only, got {norm!r}; use variant "standard"')
+        return gems_public_blocks(depth=depth, num_classes=num_classes, side_px=side_px)
+    raise ValueError(f'variant must be "standard" or "gems-public", got {variant!r}')
