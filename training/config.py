@@ -1,22 +1,20 @@
-"""Recipes: everything that decides a training run, read from TOML. A misspelt key is an error.
-
-Importing this file does not import torch.
-"""
+"""Recipes: everything that decides a training run, read from TOML. A misspelt key is an error."""
 
 from __future__ import annotations
 
 import difflib
 import tomllib
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from training.engine.plan import spell_out
+from training.engine.recompute import Recompute
+from training.engine.schedule import check_request
 from training.errors import BadRecipeError
 
 RECIPES_DIR = Path(__file__).parent / "recipes"
-ALIASES = {"mast": "master"}
-MAST_MICROBATCHES = 2
 
 
 class Section(BaseModel):
@@ -43,31 +41,46 @@ class ModelConfig(Section):
     name: Literal["resnet_v2"] = "resnet_v2"
     depth: int = Field(ge=11)
     """9n + 2."""
-    variant: Literal["standard"] = "standard"
+    variant: Literal["standard", "gems-public"] = "standard"
+    """`gems-public` is the network that the authors of GEMS published, for comparison."""
     norm: Literal["batch", "group"] = "batch"
     num_classes: int = Field(ge=2)
 
     @model_validator(mode="after")
-    def depth_is_9n_plus_2(self) -> Self:
+    def fits_together(self) -> Self:
         if (self.depth - 2) % 9:
             below = (self.depth - 2) // 9 * 9 + 2
             raise ValueError(f"depth must be 9n + 2, got {self.depth}; nearest are {below} and {below + 9}")
+        if self.variant == "gems-public" and self.norm != "batch":
+            raise ValueError(f'variant gems-public has norm = "batch" only, got {self.norm!r}')
         return self
+
+
+class RecomputeConfig(Section):
+    """`[parallel] recompute = {every = 2}` or `{every = 6, prefix = [23, 0]}`."""
+
+    every: int = Field(1, ge=1)
+    """Blocks of which only the first input is kept; they run again in backward."""
+    prefix: tuple[int, ...] | None = None
+    """How many blocks of each stage, from its start; all if left out."""
 
 
 class ParallelConfig(Section):
     """`[parallel]`: how one model is spread over ranks. World size = data_parallel · num_stages."""
 
-    strategy: Literal["single", "mp-basic", "mast", "master"] = "single"
-    """`mast` is `master` with two micro-batches."""
+    strategy: Literal[
+        "single", "mp-basic", "master", "gpipe", "1f1b", "chimera", "mast", "hybrid", "ddp"
+    ] = "single"  # fmt: skip
+    """`mast` is `master` with two micro-batches, `hybrid` is `master` and `ddp` is `single` with several groups."""
     num_stages: int = Field(1, ge=1)
     """S: ranks that together hold one model."""
     num_microbatches: int = Field(1, ge=1)
-    """N (the paper's η): slices of a batch, each alone in memory."""
+    """N (the paper's η): slices of a group's share of a batch."""
     microbatch_size: int = Field(1, ge=1)
     """Tiles per micro-batch."""
-    data_parallel: Literal[1] = 1
-    recompute: Literal["none"] = "none"
+    data_parallel: int = Field(1, ge=1)
+    """D: groups of num_stages ranks, each with a share of the batch."""
+    recompute: Literal["none"] | RecomputeConfig = "none"
     balance: Literal["flops", "bytes"] = "flops"
     """What the cut into stages evens out: time, or activation memory."""
     timeout_s: float = Field(600.0, gt=0)
@@ -75,18 +88,27 @@ class ParallelConfig(Section):
 
     @model_validator(mode="after")
     def numbers_fit_the_strategy(self) -> Self:
-        if self.strategy == "single" and self.num_stages != 1:
-            raise ValueError(f"strategy single has one stage, got num_stages = {self.num_stages}")
-        if self.strategy == "mast" and self.num_microbatches != MAST_MICROBATCHES:
-            raise ValueError(f"mast has 2 micro-batches, got num_microbatches = {self.num_microbatches}; use master")
-        if self.strategy == "master" and self.num_microbatches % 2:
-            raise ValueError(
-                f"master shares micro-batches between two replicas: num_microbatches must be even, "
-                f"got {self.num_microbatches}"
-            )
-        if self.strategy != "single" and self.num_stages == 1:
-            raise ValueError(f"strategy {self.strategy} needs num_stages ≥ 2; use single for one rank")
+        check_request(
+            self.resolved_strategy,
+            num_stages=self.num_stages,
+            num_microbatches=self.num_microbatches,
+            data_parallel=self.data_parallel,
+        )
+        prefix = self.recompute_rule.prefix
+        if prefix is not None and len(prefix) != self.num_stages:
+            raise ValueError(f"recompute prefix {list(prefix)} needs one entry for each of {self.num_stages} stages")
         return self
+
+    @property
+    def resolved_strategy(self) -> str:
+        """The strategy behind an alias."""
+        return spell_out(self.strategy, num_microbatches=self.num_microbatches, data_parallel=self.data_parallel)
+
+    @property
+    def recompute_rule(self) -> Recompute:
+        if isinstance(self.recompute, str):
+            return Recompute()
+        return Recompute(self.recompute.every, self.recompute.prefix)
 
     @property
     def world_size(self) -> int:
@@ -107,6 +129,8 @@ class OptimConfig(Section):
     weight_decay: float = Field(1e-4, ge=0)
     warmup_steps: int = Field(0, ge=0)
     schedule: Literal["constant", "cosine"] = "cosine"
+    clip_norm: float | None = Field(None, gt=0)
+    """Largest norm of all gradients together; larger ones are scaled down to it."""
 
 
 class TrainConfig(Section):
@@ -205,7 +229,9 @@ def _in_words(detail: dict[str, Any]) -> str:
 def _known_keys(path: list[str]) -> list[str]:
     kind: type[BaseModel] = Recipe
     for name in path:
+        if name not in kind.model_fields:  # pydantic names the kind of a table that may also be a word
+            continue
         annotation = kind.model_fields[name].annotation
-        assert isinstance(annotation, type)
-        kind = annotation
+        choices = [annotation, *get_args(annotation)]
+        kind = next(choice for choice in choices if isinstance(choice, type) and issubclass(choice, BaseModel))
     return sorted(kind.model_fields)

@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 
 from training.augment import to_input
 from training.errors import UnreadableError
-from training.models.resnet_v2 import resnet_v2
+from training.models.build import build_blocks, probabilities
 
 __all__ = ["Classifier", "UnreadableError"]
 
@@ -33,6 +33,7 @@ class Classifier:
     std: list[float]
     device: torch.device
     split_sha256: str
+    variant: str
 
     def predict(self, tiles_nhwc: NDArray[np.uint8]) -> NDArray[np.float32]:
         """Class probabilities.
@@ -45,7 +46,7 @@ class Classifier:
         """
         with torch.inference_mode():
             images = to_input(tiles_nhwc, self.mean, self.std).to(self.device)
-            return np.asarray(torch.softmax(self.network(images).float(), dim=1).cpu().numpy())
+            return np.asarray(probabilities(self.network(images), self.variant).cpu().numpy())
 
     @classmethod
     def load(cls, package: Path, device: str = "cpu") -> Self:
@@ -85,6 +86,7 @@ class Classifier:
             std=list(ours["statistics"]["std"]),
             device=target,
             split_sha256=str(ours["split_sha256"]),
+            variant=str(ours["model"]["variant"]),
         )
 
 
@@ -105,6 +107,14 @@ def _read_config(package: Path) -> dict[str, Any]:
 def _network(package: Path, config: dict[str, Any]) -> torch.nn.Module:
     model = config["gemslide"]["model"]
     try:
-        return resnet_v2(depth=model["depth"], num_classes=model["num_classes"], norm=model["norm"])
+        blocks = build_blocks(
+            name=model["name"],
+            depth=model["depth"],
+            num_classes=model["num_classes"],
+            variant=model["variant"],
+            norm=model["norm"],
+            side_px=int(config["patch_size_pixels"]),
+        )
+        return torch.nn.Sequential(*blocks)
     except (KeyError, TypeError, ValueError) as error:
         raise UnreadableError(f"{package}/config.json: describes no known network ({error}).") from error

@@ -62,11 +62,15 @@ class RunLog:
         aside.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
         aside.replace(self._path)
 
-    def step(self, step: int, *, loss: float, lr: float, num_tiles: int, seconds: float) -> None:
+    def step(
+        self, step: int, *, loss: float, lr: float, gradient_norm: float | None, num_tiles: int, seconds: float
+    ) -> None:
         """One optimizer step."""
         self._seconds["train"] += seconds
         self._writer.add_scalar("train/loss", loss, step)
         self._writer.add_scalar("train/lr", lr, step)
+        if gradient_norm is not None:
+            self._writer.add_scalar("train/gradient_norm", gradient_norm, step)
         self._writer.add_scalar("train/tiles_per_s", num_tiles / seconds, step)
         self._progress.update(self._bar, advance=1, description=f"training  loss {loss:.3f}")
 

@@ -89,17 +89,17 @@ def check_enough(source: TileSource, batch_size: int, num_classes: int, tile_set
 class BatchPlan:
     """Which tiles make which batch: decided by the seed alone, so that ranks agree without talking.
 
-    The last tiles of an epoch that do not fill a batch wait for the next one's shuffle.
+    The last batch of an epoch has what is left over: every tile is seen once in each epoch.
     """
 
     def __init__(self, source: TileSource, *, batch_size: int, seed: int, balance: bool):
         self._train = labelled(source, "train")
         self._labels = source.labels[self._train]
         self._batch_size, self._seed, self._balance = batch_size, seed, balance
-        self.steps_per_epoch = len(self._train) // batch_size
+        self.steps_per_epoch = -(-len(self._train) // batch_size)
 
     def batch(self, step: int) -> Indices:
-        """Tile indices of an optimizer step, counted from 0 over the whole run; int64 of shape (batch_size,)."""
+        """Tile indices of an optimizer step, counted from 0 over the whole run; int64, batch_size of them or fewer."""
         epoch, within = divmod(step, self.steps_per_epoch)
         order = self._order(epoch)
         return order[within * self._batch_size : (within + 1) * self._batch_size]

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import torch
 
-from training.engine.memory import keep_freed_memory
+from training.engine.allocator import keep_freed_memory
 from training.engine.ranks import alone, connect_ranks
 from training.errors import TrainingError
 from training.preflight import Checked, check_run, dataset_error

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,17 +14,19 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from training.augment import augment, to_input
+from training.augment import to_input
 from training.config import OptimConfig
-from training.engine.engine import Engine, make_plan
-from training.engine.partition import block_costs, stage_ranges
+from training.engine.engine import Engine, StepResult
+from training.engine.partition import stage_ranges
 from training.engine.ranks import Ranks
 from training.errors import DivergedError
 from training.metrics import classification_metrics, confusion_picture, tile_picture
-from training.models.resnet_v2 import resnet_v2_blocks
+from training.models.build import probabilities
 from training.package import PackageContent, write_package
+from training.parallel_plan import blocks_of, cross_entropy, plan_of
 from training.preflight import Checked
 from training.run_log import RunLog
+from training.tile_batch import TileBatch
 from training.tile_dataset import BatchPlan, channel_statistics, labelled, read_tiles
 
 State = dict[str, Tensor]
@@ -60,61 +61,44 @@ class Trainer:
         self.mean, self.std = channel_statistics(self.source, labelled(self.source, "train"))
         self._pool = ThreadPoolExecutor(2)
         self._device = device
+        self.peak_bytes: dict[str, Any] = {}
         self._engine, self._whole = self._build()
 
     def _build(self) -> tuple[Engine, nn.Sequential]:
-        recipe = self.recipe
         blocks, whole = self._blocks(), nn.Sequential(*self._blocks())
-        parallel, side = recipe.parallel, self.source.tile_px
-        costs = block_costs(blocks, (parallel.microbatch_size, 3, side, side))
-        self.plan = make_plan(
-            "master" if parallel.strategy == "mast" else parallel.strategy,
-            num_stages=parallel.num_stages,
-            num_microbatches=parallel.num_microbatches,
-            costs=[cost.flops if parallel.balance == "flops" else cost.saved_bytes for cost in costs],
-        )
-        engine = Engine(
-            blocks,
-            plan=self.plan,
-            make_optimizer=lambda weights: make_optimizer(weights, recipe.optim),
-            device=self._device,
-            precision=recipe.train.precision,
-            channels_last=recipe.train.channels_last,
-            ranks=self._ranks,
-        )
+        self.plan = plan_of(self.recipe, blocks, self.source.tile_px, self._device)
+        engine = Engine(blocks, self.plan, ranks=self._ranks)
         whole = whole.to(self._device).eval()
         whole = whole.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stubs lack it
         return engine, whole
 
     def _blocks(self) -> list[nn.Module]:
         """The network with the weights that the seed gives, the same on every rank."""
-        model = self.recipe.model
         torch.manual_seed(self.recipe.train.seed)
-        return resnet_v2_blocks(depth=model.depth, num_classes=model.num_classes, norm=model.norm)
+        return blocks_of(self.recipe.model, self.source.tile_px)
 
     # --- one step --------------------------------------------------------------------------------
 
-    def step(self, step: int) -> float:
-        """One optimizer step; returns the mean loss over its tiles, the same on every rank."""
-        indices = self._batches.batch(step)
-        size = self.recipe.parallel.microbatch_size
-
-        def of_microbatch(microbatch: int) -> NDArray[np.int64]:
-            return indices[microbatch * size : (microbatch + 1) * size]
-
-        def inputs(microbatch: int) -> Tensor:
-            chosen = of_microbatch(microbatch)
-            tiles = read_tiles(self.source, chosen, self._pool)
-            tiles = augment(tiles, chosen, step=step, seed=self.recipe.train.seed, config=self.recipe.augment)
-            return to_input(tiles, self.mean, self.std)
-
-        def loss(logits: Tensor, microbatch: int) -> Tensor:
-            labels = torch.from_numpy(self.source.labels[of_microbatch(microbatch)]).to(logits.device)
-            # Divided by the tiles of the whole step: the learning rate then means the same for any N.
-            return nn.functional.cross_entropy(logits.float(), labels, reduction="sum") / len(indices)
-
+    def step(self, step: int) -> StepResult:
+        """One optimizer step."""
+        batch = TileBatch(
+            self.source,
+            self._batches.batch(step),
+            microbatch_size=self.recipe.parallel.microbatch_size,
+            step=step,
+            seed=self.recipe.train.seed,
+            augmentation=self.recipe.augment,
+            mean=self.mean,
+            std=self.std,
+            pool=self._pool,
+        )
         self._engine.set_lr(learning_rate(step, self.num_steps, self.recipe.optim))
-        return self._engine.train_step(inputs, loss)
+        # The first step of a shape takes nothing in ahead; the second is like all that follow.
+        self._engine.live_bytes.enabled = step <= 1
+        result = self._engine.train_step(batch, cross_entropy)
+        if step <= 1:
+            self.peak_bytes = self._engine.peak_bytes()
+        return result
 
     # --- validation ------------------------------------------------------------------------------
 
@@ -137,7 +121,7 @@ class Trainer:
     def _predict(self, indices: NDArray[np.int64]) -> Tensor:
         with torch.inference_mode():
             images = to_input(read_tiles(self.source, indices, self._pool), self.mean, self.std)
-            return torch.softmax(self._whole(images.to(self._device)), dim=1).cpu()
+            return probabilities(self._whole(images.to(self._device)), self.recipe.model.variant).cpu()
 
     # --- the run ---------------------------------------------------------------------------------
 
@@ -157,7 +141,8 @@ class Trainer:
         epoch = 0
         for step in range(self.num_steps):
             start = time.perf_counter()
-            losses.append(self.step(step))
+            result = self.step(step)
+            losses.append(result.loss)
             if not math.isfinite(losses[-1]):
                 raise DivergedError(
                     f"training diverged: the loss of step {step + 1} is {losses[-1]}. Lower [optim] lr (now "
@@ -168,7 +153,8 @@ class Trainer:
                     step,
                     loss=losses[-1],
                     lr=learning_rate(step, self.num_steps, self.recipe.optim),
-                    num_tiles=self.recipe.parallel.batch_size,
+                    gradient_norm=result.gradient_norm,
+                    num_tiles=len(self._batches.batch(step)),
                     seconds=time.perf_counter() - start,
                 )
             if (step + 1) % self._steps_per_epoch == 0:
@@ -212,7 +198,7 @@ class Trainer:
         last = write_package(models_dir, state, self._content(log.run_id, "last", epoch, metrics))
         top = write_package(models_dir, best.state, self._content(log.run_id, "best", best.epoch, best.metrics))
         models = {"best": top.name, "last": last.name}
-        log.finish(models, {"plan": self._plan_in_words()})
+        log.finish(models, {"plan": self._plan_in_words(), "memory": self.peak_bytes})
         return models
 
     def _content(self, run_id: str, which: str, epoch: int, metrics: dict[str, float]) -> PackageContent:
@@ -233,27 +219,16 @@ class Trainer:
         )
 
     def _plan_in_words(self) -> dict[str, Any]:
-        num_blocks = len(self._whole)
+        parallel = self.recipe.parallel
         return {
-            "strategy": self.plan.schedule.strategy,
-            "num_stages": self.plan.schedule.num_stages,
-            "num_microbatches": self.plan.schedule.num_microbatches,
-            "data_parallel": self.recipe.parallel.data_parallel,
-            "blocks_per_stage": [len(r) for r in stage_ranges(self.plan.cuts, num_blocks)],
+            "strategy": self.plan.strategy,
+            "named": parallel.strategy,
+            "num_stages": self.plan.num_stages,
+            "num_microbatches": self.plan.num_microbatches,
+            "data_parallel": self.plan.data_parallel,
+            "recompute": parallel.model_dump(mode="json")["recompute"],
+            "blocks_per_stage": [len(r) for r in stage_ranges(self.plan.cuts, len(self._whole))],
         }
-
-
-def make_optimizer(weights: Iterable[nn.Parameter], config: OptimConfig) -> torch.optim.Optimizer:
-    """The optimizer of one stage."""
-    if config.name == "sgd":
-        return torch.optim.SGD(
-            weights,
-            lr=config.lr,
-            momentum=config.momentum,
-            weight_decay=config.weight_decay,
-            nesterov=config.momentum > 0,
-        )
-    return torch.optim.AdamW(weights, lr=config.lr, weight_decay=config.weight_decay)
 
 
 def learning_rate(step: int, num_steps: int, config: OptimConfig) -> float:

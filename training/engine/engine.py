@@ -1,142 +1,193 @@
-"""The public door of the engine: train one network whose blocks are spread over ranks.
+"""The engine of one rank: its stages, their optimizer, and the steps it takes together with the other ranks.
 
-    blocks = ...                                       # the same full list on every rank, from the same seed
-    costs = [cost.flops for cost in block_costs(blocks, (1, 3, 1024, 1024))]
-    plan = make_plan("master", num_stages=4, num_microbatches=8, costs=costs)
-    engine = Engine(blocks, plan=plan, make_optimizer=lambda weights: torch.optim.SGD(weights, lr=0.1), ranks=ranks)
-    total_loss = engine.train_step(inputs, loss)
-
-Same seed and same micro-batches give the same weights, bit for bit, under every strategy and any cuts: on the CPU and
-on GPUs with deterministic kernels, with the same number of threads, for a number of micro-batches that is a power of
-two, and for networks that draw no random numbers in forward. Source: GEMS (SC20).
+Most callers want the three functions of `training.engine` instead, which keep an `Engine` per plan.
 """
 
 import copy
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from training.engine.executor import Executor, Inputs, share_losses
-from training.engine.partition import partition, stage_ranges
+from training.engine.check import check_schedule
+from training.engine.executor import Batch, Executor, Loss, Step
+from training.engine.layout import pack, packed_bytes, unpack
+from training.engine.memory import LiveBytes
+from training.engine.partition import stage_ranges
+from training.engine.plan import Plan
 from training.engine.ranks import Ranks, alone
-from training.engine.replica_sync import ReplicaSync, pack, packed_bytes, unpack
-from training.engine.schedule import Op, Schedule, build_schedule, check_schedule, rank_of
-from training.engine.stage import Loss, Precision, StageCopy
+from training.engine.replica_sync import ReplicaSync, clip_factor
+from training.engine.schedule import Op, Schedule, build_schedule
+from training.engine.stage import StageCopy
 from training.engine.transport import Transport
-
-MakeOptimizer = Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
 
 
 @dataclass(frozen=True)
-class Plan:
-    """How one step is spread over ranks."""
+class StepResult:
+    """What every rank knows after a step."""
 
-    schedule: Schedule
-    cuts: tuple[int, ...]
-    """Block index at which each stage but the first starts."""
-
-
-def make_plan(strategy: str, *, num_stages: int, num_microbatches: int, costs: Sequence[float]) -> Plan:
-    """Choose cuts and the order of work.
-
-    Args:
-        strategy: see `build_schedule`.
-        num_microbatches: of the whole step, over both replicas.
-        costs: of each block, in whatever is to be balanced (`BlockCost.flops` or `.saved_bytes`).
-
-    Raises:
-        ValueError: the numbers do not fit the strategy, or there are fewer blocks than stages.
-    """
-    schedule = build_schedule(strategy, num_stages=num_stages, num_microbatches=num_microbatches)
-    check_schedule(schedule)
-    return Plan(schedule, partition(costs, num_stages))
+    loss: float
+    """Mean over all samples of the step."""
+    losses: tuple[float, ...]
+    """Its parts, by micro-batch."""
+    gradient_norm: float | None
+    """Of all gradients together, before clipping; None where the plan clips nothing."""
 
 
 class Engine:
     """This rank's part of the network and its training."""
 
     def __init__(
-        self,
-        blocks: Sequence[nn.Module],
-        *,
-        plan: Plan,
-        make_optimizer: MakeOptimizer,
-        device: torch.device | None = None,
-        precision: Precision = "fp32",
-        channels_last: bool = False,
-        ranks: Ranks | None = None,
+        self, blocks: Sequence[nn.Module], plan: Plan, *, ranks: Ranks | None = None, count_bytes: bool = False
     ):
-        """Keep this rank's stages of the network and make the optimizer of its own stage.
+        """Keep this rank's stages of the network and make the optimizer of the stage that it owns.
 
         Args:
-            blocks: the full list, equal on every rank. The engine takes over those of this rank's own stage and copies
-                those of its mirrored stage; let go of the others to free their memory.
-            make_optimizer: called with the weights of one stage; the rule must treat each weight on its own.
-            precision: "bf16" runs forward and loss under autocast; weights and their gradients stay fp32.
-            channels_last: memory format of 4-D weights, inputs and boundaries.
-            ranks: None for the strategy `single`.
+            blocks: the full list, equal on every rank. The engine takes over those of this rank's normal stage and
+                copies those of its mirrored stage; let go of the others to free their memory.
+            ranks: None for a process on its own.
+            count_bytes: keep `live_bytes` up to date, from the start.
 
         Raises:
             ValueError: ranks, cuts and blocks do not fit each other, or two stages share a weight.
         """
         self.plan = plan
         self._ranks = ranks or alone()
-        self._device = device or torch.device("cpu")
-        self._channels_last = channels_last
-        stages = self._named_stages(blocks)
+        self._schedules: dict[tuple[int, bool], Schedule] = {}
+        self.live_bytes = LiveBytes(enabled=count_bytes)
+        stages = named_stages(blocks, plan, self._ranks)
         self._specs = [{name: tensor.to("meta") for name, tensor in stage.state_dict().items()} for stage in stages]
-        self._copies = self._make_copies(stages, precision)
-        own = self._copies[0]
-        self._optimizer = make_optimizer(own.weights) if own.weights else None
-        self._transport = Transport(self._ranks, self._device)
+        self._num_weights = [sum(weight.requires_grad for weight in stage.parameters()) for stage in stages]
+        self._copies = make_copies(
+            plan,
+            self._ranks.rank,
+            lambda stage, mirrored: copy.deepcopy(stages[stage]) if mirrored else stages[stage],
+            counter=self.live_bytes,
+        )
+        self._owned = self._copies.get(0)
+        weights = self._owned.weights if self._owned else []
+        self._optimizer = plan.make_optimizer(weights) if weights else None
+        self._transport = Transport(self._ranks, plan.device, counter=self.live_bytes)
+        self._sync = ReplicaSync(self._copies, self._optimizer, self._transport)
         self._executor = Executor(
-            plan.schedule,
-            ranks=self._ranks,
+            self._ranks.rank,
             copies=self._copies,
             transport=self._transport,
-            sync=ReplicaSync(plan.schedule, self._copies, self._optimizer, self._transport),
+            sync=self._sync,
+            place=plan.place,
+            counter=self.live_bytes,
         )
 
-    def train_step(self, inputs: Inputs, loss: Loss) -> float:
-        """Run all micro-batches of one step and update the weights.
+    # --- steps -------------------------------------------------------------------------------------
 
-        Args:
-            inputs: micro-batch -> its input; called for `input_microbatches` only.
-            loss: (output, micro-batch) -> scalar, divided by the number of samples of the whole step; called for
-                `output_microbatches` only.
+    def train_step(self, batch: Batch, loss: Loss) -> StepResult:
+        """Run all micro-batches of one step and update the weights. Every rank calls it with an equal batch.
 
-        Returns:
-            sum of the losses in the order of the micro-batches, the same on every rank.
+        The batch may have any number of micro-batches, of any shapes.
 
         Raises:
             LostPeerError: another rank is gone or too slow. The weights may then differ between ranks: start again
                 from the last saved state.
         """
-        losses = self._executor.run(lambda microbatch: self._place(inputs(microbatch)), loss)
-        return share_losses(
-            losses,
-            num_microbatches=self.plan.schedule.num_microbatches,
-            ranks=self._ranks,
-            transport=self._transport,
-        )
+        schedule = self._schedule(len(batch.shapes), forward_only=False)
+        step = self._executor.begin(schedule, batch, loss)
+        first_update = next(i for i, action in enumerate(step.actions) if action.op is Op.STEP)
+        for index in range(first_update):
+            self._executor.do(step, index)
+        result = self._agree(step)
+        for index in range(first_update, len(step.actions)):
+            self._executor.do(step, index)
+        self._executor.finish()
+        return result
 
-    @property
-    def input_microbatches(self) -> tuple[int, ...]:
-        """Micro-batches whose inputs this rank loads, in the order in which it asks for them."""
-        return self._forwards_of_stage(0)
+    def forward_only(self, batch: Batch) -> list[Tensor]:
+        """Outputs of the network for each micro-batch, on every rank; in evaluation mode, and nothing is kept.
 
-    @property
-    def output_microbatches(self) -> tuple[int, ...]:
-        """Micro-batches whose labels this rank loads, in the order in which it asks for them."""
-        return self._forwards_of_stage(self.plan.schedule.num_stages - 1)
+        Returns:
+            CPU tensors by micro-batch.
+
+        Raises:
+            LostPeerError: another rank is gone or too slow.
+        """
+        schedule = self._schedule(len(batch.shapes), forward_only=True)
+        modes = [(module, module.training) for held in self._copies.values() for module in held.module.modules()]
+        for held in self._copies.values():
+            held.module.eval()
+        try:
+            step = self._executor.begin(schedule, batch, None)
+            for index in range(len(step.actions)):
+                self._executor.do(step, index)
+            self._executor.finish()
+        finally:
+            for module, mode in modes:
+                module.training = mode
+        outputs: dict[int, Tensor] = {}
+        for source in range(self._ranks.num_ranks):
+            mine = {k: output.cpu() for k, output in step.results.items()} if source == self._ranks.rank else None
+            outputs |= self._transport.share(mine, source=source, during="sharing the outputs")
+        return [outputs[microbatch] for microbatch in range(len(batch.shapes))]
 
     def set_lr(self, lr: float) -> None:
         """Set the learning rate of all following steps; every rank calls it."""
         for group in self._optimizer.param_groups if self._optimizer is not None else ():
             group["lr"] = lr
+
+    def peak_bytes(self) -> dict[str, list[int]]:
+        """Of the last step, by rank; every rank calls it.
+
+        Returns:
+            "live": what `live_bytes` counted, 0 where it was switched off. On GPUs also "allocator": the most that the
+            device's allocator had given out since the start, with weights, gradients and workspaces.
+        """
+        on_gpu = self.plan.device.type == "cuda"
+        mine = {"live": self.live_bytes.peak}
+        if on_gpu:
+            mine["allocator"] = torch.cuda.max_memory_allocated(self.plan.device)
+        peaks = {}
+        for name, peak in mine.items():
+            vector = torch.zeros(self._ranks.num_ranks, dtype=torch.int64)
+            vector[self._ranks.rank] = peak
+            peaks[name] = self._transport.sum_over_ranks(vector, during="sharing the memory used").tolist()
+        return peaks
+
+    def _schedule(self, num_microbatches: int, *, forward_only: bool) -> Schedule:
+        key = (num_microbatches, forward_only)
+        if key not in self._schedules:
+            self._schedules[key] = build_schedule(
+                self.plan.strategy,
+                num_stages=self.plan.num_stages,
+                num_microbatches=num_microbatches,
+                data_parallel=self.plan.data_parallel,
+                forward_only=forward_only,
+            )
+            check_schedule(self._schedules[key], forward_only=forward_only)
+        return self._schedules[key]
+
+    def _agree(self, step: Step) -> StepResult:
+        """Losses and, for clipping, the norm of all gradients: the same numbers on every rank, exactly.
+
+        Each number is known to one rank; they are added up in the order of micro-batches and of weights.
+        """
+        num_losses = len(step.batch.shapes)
+        numbers = torch.zeros(num_losses + sum(self._num_weights), dtype=torch.float64)
+        for microbatch, value in step.results.items():
+            numbers[microbatch] = value.item()
+        if self.plan.clip_norm is not None and self._owned is not None:
+            start = num_losses + sum(self._num_weights[: self._owned.stage])
+            squares = self._sync.squared_norms()
+            numbers[start : start + len(squares)] = torch.tensor(squares, dtype=torch.float64)
+        shared = self._transport.sum_over_ranks(numbers, during="sharing the losses").tolist()
+        losses = tuple(shared[:num_losses])
+        if self.plan.clip_norm is None:
+            return StepResult(sum(losses), losses, None)
+        norm, factor = clip_factor(shared[num_losses:], self.plan.clip_norm)
+        if factor < 1.0:
+            self._sync.scale_gradients(factor)
+        return StepResult(sum(losses), losses, norm)
+
+    # --- state -------------------------------------------------------------------------------------
 
     def full_state_dict(self) -> dict[str, Tensor]:
         """Weights and buffers of the whole network, from their owners; every rank calls it and gets all.
@@ -147,12 +198,11 @@ class Engine:
         full: dict[str, Tensor] = {}
         for stage, spec in enumerate(self._specs):
             tensors = list(spec.values())
-            if stage == self._copies[0].stage:
-                packed = pack(list(self._copies[0].module.state_dict().values())).to(self._device)
+            if self._owned is not None and stage == self._owned.stage:
+                packed = pack(list(self._owned.module.state_dict().values())).to(self.plan.device)
             else:
-                packed = torch.empty(packed_bytes(tensors), dtype=torch.uint8, device=self._device)
-            if self._ranks.num_ranks > 1 and packed.numel():
-                packed = self._transport.broadcast(packed, source=stage, during=f"weights of stage {stage}")
+                packed = torch.empty(packed_bytes(tensors), dtype=torch.uint8, device=self.plan.device)
+            packed = self._transport.broadcast(packed, source=stage, during=f"weights of stage {stage}")
             full |= {name: tensor.clone() for name, tensor in zip(spec, unpack(packed, tensors), strict=True)}
         return full
 
@@ -184,7 +234,7 @@ class Engine:
         """
         full: dict[str, Tensor] = {}
         for stage in range(len(self._specs)):
-            own = self._own_optimizer_state() if stage == self._copies[0].stage else None
+            own = self._own_optimizer_state() if self._owned and stage == self._owned.stage else None
             full |= self._transport.share(own, source=stage, during=f"optimizer state of stage {stage}")
         return full
 
@@ -201,7 +251,9 @@ class Engine:
             }
 
     def _own_weights(self) -> dict[str, nn.Parameter]:
-        return {name: weight for name, weight in self._copies[0].module.named_parameters() if weight.requires_grad}
+        if self._owned is None:
+            return {}
+        return {name: weight for name, weight in self._owned.module.named_parameters() if weight.requires_grad}
 
     def _own_optimizer_state(self) -> dict[str, Tensor]:
         state: dict[str, Tensor] = {}
@@ -216,47 +268,44 @@ class Engine:
                     )
         return state
 
-    def _named_stages(self, blocks: Sequence[nn.Module]) -> list[nn.Sequential]:
-        schedule = self.plan.schedule
-        if self._ranks.num_ranks != schedule.num_stages:
-            raise ValueError(
-                f"{schedule.strategy} with {schedule.num_stages} stages needs as many ranks, "
-                f"got {self._ranks.num_ranks}; start {schedule.num_stages} processes or change num_stages"
-            )
-        ranges = stage_ranges(self.plan.cuts, len(blocks))
-        if len(ranges) != schedule.num_stages:
-            raise ValueError(f"{len(self.plan.cuts)} cuts make {len(ranges)} stages, not {schedule.num_stages}")
-        stages = [nn.Sequential(OrderedDict((str(i), blocks[i]) for i in indices)) for indices in ranges]
-        home: dict[int, int] = {}
-        for stage, module in enumerate(stages):
-            for name, weight in module.named_parameters():
-                if home.setdefault(id(weight), stage) != stage:
-                    raise ValueError(
-                        f"stages {home[id(weight)]} and {stage} share the weight {name}; give each its own"
-                    )
-        return stages
 
-    def _make_copies(self, stages: list[nn.Sequential], precision: Precision) -> dict[int, StageCopy]:
-        copies = {}
-        for replica in range(self.plan.schedule.num_replicas):
-            stage = rank_of(self._ranks.rank, replica=replica, num_stages=len(stages))
-            module: nn.Module = stages[stage] if replica == 0 else copy.deepcopy(stages[stage])
-            module = module.to(self._device)
-            if self._channels_last:
-                # torch's stubs know no `to` with only a memory format.
-                module = module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-            copies[replica] = StageCopy(module, replica=replica, stage=stage, device=self._device, precision=precision)
-        return copies
+def named_stages(blocks: Sequence[nn.Module], plan: Plan, ranks: Ranks) -> list[nn.Sequential]:
+    """The blocks of each stage, by their index in the whole network.
 
-    def _place(self, images: Tensor) -> Tensor:
-        images = images.to(self._device)
-        channels_last = self._channels_last and images.ndim == 4
-        return images.contiguous(memory_format=torch.channels_last) if channels_last else images
-
-    def _forwards_of_stage(self, stage: int) -> tuple[int, ...]:
-        actions = self.plan.schedule.ranks[self._ranks.rank]
-        return tuple(
-            action.microbatch
-            for action in actions
-            if action.op is Op.F and action.stage == stage and action.microbatch is not None
+    Raises:
+        ValueError: ranks, cuts and blocks do not fit each other, or two stages share a weight.
+    """
+    if ranks.num_ranks != plan.world_size:
+        raise ValueError(
+            f"{plan.strategy} with {plan.num_stages} stages and {plan.data_parallel} groups needs {plan.world_size} "
+            f"ranks, got {ranks.num_ranks}; start {plan.world_size} processes or change num_stages"
         )
+    ranges = stage_ranges(plan.cuts, len(blocks))
+    if len(ranges) != plan.num_stages:
+        raise ValueError(f"{len(plan.cuts)} cuts make {len(ranges)} stages, not {plan.num_stages}")
+    stages = [nn.Sequential(OrderedDict((str(i), blocks[i]) for i in indices)) for indices in ranges]
+    home: dict[int, int] = {}
+    for stage, module in enumerate(stages):
+        for name, weight in module.named_parameters():
+            if home.setdefault(id(weight), stage) != stage:
+                raise ValueError(f"stages {home[id(weight)]} and {stage} share the weight {name}; give each its own")
+    return stages
+
+
+def make_copies(
+    plan: Plan, rank: int, module_of: Callable[[int, bool], nn.Sequential], *, counter: LiveBytes
+) -> dict[int, StageCopy]:
+    """The stages that a rank holds, by replica; `module_of` takes (stage, is mirrored)."""
+    copies: dict[int, StageCopy] = {}
+    for replica, stage in plan.held_by(rank):
+        module = plan.place_module(module_of(stage, bool(copies)))
+        copies[replica] = StageCopy(
+            module,
+            replica=replica,
+            stage=stage,
+            device=plan.device,
+            precision=plan.precision,
+            segments=plan.recompute.segments(stage, len(module)),
+            counter=counter,
+        )
+    return copies

@@ -1,93 +1,181 @@
 """Walks the action list of one rank: what the schedule says, with tensors."""
 
-from collections.abc import Callable, Mapping
+from __future__ import annotations
 
-import torch
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
 from torch import Tensor
 
-from training.engine.ranks import Ranks
-from training.engine.replica_sync import ReplicaSync
+from training.engine.memory import LiveBytes
+from training.engine.ranks import lane_of
 from training.engine.schedule import Action, Op, Schedule
-from training.engine.stage import Loss, StageCopy
-from training.engine.transport import Boundary, Transport
+from training.engine.stage import Boundary, Finish, StageCopy
+from training.engine.transport import Route, Transport
 
-Inputs = Callable[[int], Tensor]
-"""micro-batch -> its input of the first stage."""
+
+class Batch(Protocol):
+    """The micro-batches of one step. Every rank has one; it asks only for what it needs, when it needs it."""
+
+    @property
+    def shapes(self) -> Sequence[tuple[int, ...]]:
+        """Of the input of each micro-batch, equal on every rank; the first number is its samples."""
+
+    def inputs(self, microbatch: int) -> Tensor:
+        """Asked for on the ranks that hold the first stage of the replica that owns the micro-batch."""
+
+    def targets(self, microbatch: int) -> Any:
+        """What the loss compares with; asked for where the last stage is."""
+
+
+Loss = Callable[[Tensor, Any], Tensor]
+"""(output of the network, targets of the micro-batch) -> scalar: the *sum* of the loss over its samples."""
+
+
+class Sync(Protocol):
+    """What REDUCE and STEP do."""
+
+    def reduce(self, action: Action, schedule: Schedule) -> None: ...
+
+    def step(self, action: Action, schedule: Schedule) -> None: ...
+
+
+@dataclass
+class Step:
+    """One step under way on one rank."""
+
+    schedule: Schedule
+    batch: Batch
+    loss: Loss | None
+    """None for forward only."""
+    actions: tuple[Action, ...]
+    results: dict[int, Tensor] = field(default_factory=dict)
+    """Losses known on this rank by micro-batch; outputs, for forward only."""
+
+    @property
+    def num_samples(self) -> int:
+        return sum(shape[0] for shape in self.batch.shapes)
 
 
 class Executor:
-    """Runs one rank's part of a step. `copies` are the stages held here, by replica."""
+    """Runs one rank's actions. `copies` are the stages held here, by replica."""
 
     def __init__(
         self,
-        schedule: Schedule,
+        rank: int,
         *,
-        ranks: Ranks,
         copies: Mapping[int, StageCopy],
         transport: Transport,
-        sync: ReplicaSync,
+        sync: Sync,
+        place: Callable[[Tensor], Tensor],
+        counter: LiveBytes,
     ):
-        self._schedule = schedule
-        self._actions = schedule.ranks[ranks.rank]
+        self._rank = rank
         self._copies = copies
         self._transport = transport
         self._sync = sync
+        self._place = place
+        self._counter = counter
 
-    def run(self, inputs: Inputs, loss: Loss) -> dict[int, float]:
-        """Do all actions of one step.
+    def begin(self, schedule: Schedule, batch: Batch, loss: Loss | None) -> Step:
+        """Make ready for a step."""
+        self._counter.start()
+        return Step(schedule, batch, loss, schedule.ranks[self._rank])
 
-        Returns:
-            the losses known on this rank, by micro-batch.
+    def do(self, step: Step, index: int) -> None:
+        """Do one action of a step; all must be done, in order.
+
+        Raises:
+            LostPeerError: another rank is gone or too slow.
         """
-        losses: dict[int, float] = {}
-        for action in self._actions:
-            match action.op:
-                case Op.F:
-                    self._forward(action, inputs, loss, losses)
-                case Op.B:
-                    self._backward(action)
-                case Op.REDUCE:
-                    self._sync.reduce(action)
-                case Op.STEP:
-                    self._sync.step(action)
-        self._transport.flush()
-        return losses
+        action = step.actions[index]
+        match action.op:
+            case Op.F:
+                self._forward(step, index)
+            case Op.B:
+                self._backward(step, index)
+            case Op.REDUCE:
+                self._sync.reduce(action, step.schedule)
+            case Op.STEP:
+                self._sync.step(action, step.schedule)
 
-    def _forward(self, action: Action, inputs: Inputs, loss: Loss, losses: dict[int, float]) -> None:
-        microbatch = _microbatch(action)
-        source, target = self._schedule.source(action), self._schedule.target(action)
-        value: Boundary
-        if source is None:
-            value = inputs(microbatch)
+    def finish(self) -> None:
+        """Wait until other ranks have taken all they need of this one."""
+        self._transport.flush()
+
+    def _forward(self, step: Step, index: int) -> None:
+        action = step.actions[index]
+        microbatch, copy = _microbatch(action), self._copies[action.replica]
+        source = self._source(step, action)
+        value = self._input(step, microbatch) if source is None else self._transport.receive(source)
+        self._ask_ahead(step, index)
+        target = self._target(step, action)
+        if step.loss is None:
+            output = copy.infer(value)
         else:
-            value = self._transport.receive(peer=self._schedule.rank_of(source), lane=action.replica, during=action)
-        output = self._copies[action.replica].forward(microbatch, value, loss if target is None else None)
+            output = copy.forward(microbatch, value, None if target else self._loss_of(step, microbatch))
+        del value  # what autograd does not need may go now
         if target is not None:
-            self._transport.send(output, peer=self._schedule.rank_of(target), lane=action.replica, during=action)
+            self._transport.send(output, target)
         else:
             assert isinstance(output, Tensor)
-            losses[microbatch] = output.item()
+            step.results[microbatch] = output.detach()
 
-    def _backward(self, action: Action) -> None:
-        source, target = self._schedule.source(action), self._schedule.target(action)
+    def _backward(self, step: Step, index: int) -> None:
+        action = step.actions[index]
+        source, target = self._source(step, action), self._target(step, action)
         gradients: tuple[Tensor, ...] | None = None
         if source is not None:
-            received = self._transport.receive(peer=self._schedule.rank_of(source), lane=action.replica, during=action)
+            received = self._transport.receive(source)
             assert isinstance(received, tuple)
             gradients = received
+        self._ask_ahead(step, index)
         found = self._copies[action.replica].backward(_microbatch(action), gradients)
         if target is not None:
-            self._transport.send(found, peer=self._schedule.rank_of(target), lane=action.replica, during=action)
+            self._transport.send(found, target)
 
+    def _input(self, step: Step, microbatch: int) -> Boundary:
+        value = step.batch.inputs(microbatch)
+        if tuple(value.shape) != tuple(step.batch.shapes[microbatch]):
+            raise ValueError(
+                f"the input of micro-batch {microbatch} has shape {tuple(value.shape)}, but the batch says "
+                f"{tuple(step.batch.shapes[microbatch])}; every rank must know the shapes beforehand"
+            )
+        return self._place(value)
 
-def share_losses(losses: Mapping[int, float], *, num_microbatches: int, ranks: Ranks, transport: Transport) -> float:
-    """Total loss of a step, summed in the order of the micro-batches: the same number on every rank."""
-    by_microbatch = torch.zeros(num_microbatches, dtype=torch.float64)
-    for microbatch, loss in losses.items():
-        by_microbatch[microbatch] = loss
-    if ranks.num_ranks > 1:
-        by_microbatch = transport.sum_over_ranks(by_microbatch, during="sharing the losses")
-    return float(sum(by_microbatch.tolist()))
+    def _loss_of(self, step: Step, microbatch: int) -> Finish:
+        assert step.loss is not None
+        loss, targets = step.loss, step.batch.targets(microbatch)
+        # Divided by the samples of the whole step: the learning rate then means the same for any N, S and D.
+        return lambda output: loss(output, targets) / step.num_samples
+
+    def _ask_ahead(self, step: Step, index: int) -> None:
+        """Let the next boundary come in while this rank computes."""
+        for action in step.actions[index + 1 :]:
+            if action.op not in (Op.F, Op.B):
+                return
+            source = self._source(step, action)
+            if source is not None:
+                self._transport.ask(source)
+                return
+
+    def _source(self, step: Step, action: Action) -> Route | None:
+        sources = step.schedule.sources(action)
+        return self._route(step, sources[0], peer_of=sources[0], during=action) if sources else None
+
+    def _target(self, step: Step, action: Action) -> Route | None:
+        targets = step.schedule.targets(action)
+        return self._route(step, action, peer_of=targets[0], during=action) if targets else None
+
+    def _route(self, step: Step, giver: Action, *, peer_of: Action, during: Action) -> Route:
+        shape = tuple(step.batch.shapes[_microbatch(giver)])
+        return Route(
+            step.schedule.rank_of(peer_of),
+            lane_of(giver, num_directions=step.schedule.num_directions),
+            kind=(giver.op, giver.stage, shape, step.loss is None),
+            during=during,
+        )
 
 
 def _microbatch(action: Action) -> int:

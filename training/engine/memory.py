@@ -1,28 +1,86 @@
-"""Settings of the C library's memory allocator."""
+"""Live bytes: the memory that activations take on a rank, counted and not estimated.
 
-import ctypes
-import platform
+    live = storages that autograd keeps for backward
+         + storages that the executor holds: inputs, received boundaries and gradients, sends in flight
+         - weights and buffers
 
-_M_TRIM_THRESHOLD = -1
-_M_MMAP_THRESHOLD = -3
-_KEEP_BYTES = 1 << 30
-_KEEP_BYTES_OLD_GLIBC = 32 << 20
-"""Largest mmap threshold that older versions of glibc accept (half of HEAP_MAX_SIZE)."""
+Every storage counts once, however many tensors share it: two views, an in-place ReLU and its input, a boundary that
+is also an input kept for backward. The same counter runs on real tensors, where it measures, and on fake ones without
+memory, where it predicts (predict.py); the two agree to the byte.
+
+Not counted: what lives inside one operation (a convolution's workspace), the gradients of weights (one set per node of
+tree_sum.py) and optimizer state. They do not depend on the tile's side and are small for convolutional networks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
+
+import torch
+from torch import Tensor
 
 
-def keep_freed_memory() -> bool:
-    """Let the process keep large freed blocks instead of giving them back to the system.
+class LiveBytes:
+    """Counter of one rank. Switched off it costs nothing."""
 
-    A training step frees and takes the same large activations again and again. By default glibc returns each block
-    to the kernel, which then clears every page anew: a step takes about a quarter longer. Call it once, before the
-    first large tensor. The price: memory freed between steps is not seen by other processes.
+    def __init__(self, *, enabled: bool = False) -> None:
+        self.enabled = enabled
+        self.now = 0
+        self.peak = 0
+        """The most since the last `start`."""
+        self._holders: dict[int, int] = {}
+        self._excluded: set[int] = set()
 
-    Returns:
-        True where it took effect; False on anything but Linux with glibc, where nothing changes.
-    """
-    if platform.system() != "Linux" or platform.libc_ver()[0] != "glibc":
-        return False
-    mallopt = ctypes.CDLL(None).mallopt
-    kept = mallopt(_M_MMAP_THRESHOLD, _KEEP_BYTES) or mallopt(_M_MMAP_THRESHOLD, _KEEP_BYTES_OLD_GLIBC)
-    trimmed = mallopt(_M_TRIM_THRESHOLD, _KEEP_BYTES)
-    return bool(kept and trimmed)
+    def exclude(self, tensors: Iterable[Tensor]) -> None:
+        """Leave out the storages of weights and buffers."""
+        self._excluded |= {_key(tensor) for tensor in tensors}
+
+    def start(self) -> None:
+        """Begin a new peak."""
+        self.peak = self.now
+
+    def hold(self, tensors: Iterable[Tensor]) -> None:
+        """Count tensors until `release`; both must come while the tensors live."""
+        for tensor in tensors if self.enabled else ():
+            key = _key(tensor)
+            if key in self._excluded:
+                continue
+            if key not in self._holders:
+                self.now += tensor.untyped_storage().nbytes()
+                self.peak = max(self.peak, self.now)
+            self._holders[key] = self._holders.get(key, 0) + 1
+
+    def release(self, tensors: Iterable[Tensor]) -> None:
+        """The opposite of `hold`, with the same tensors."""
+        for tensor in tensors if self.enabled else ():
+            key = _key(tensor)
+            if key in self._excluded:
+                continue
+            self._holders[key] -= 1
+            if not self._holders[key]:
+                del self._holders[key]
+                self.now -= tensor.untyped_storage().nbytes()
+
+    def watch(self) -> AbstractContextManager[object]:
+        """Count what autograd keeps of all that runs inside, until autograd lets go of it."""
+        if not self.enabled:
+            return nullcontext()
+        return torch.autograd.graph.saved_tensors_hooks(lambda tensor: _Saved(tensor, self), lambda saved: saved.tensor)
+
+
+class _Saved:
+    """What autograd keeps in place of a tensor."""
+
+    def __init__(self, tensor: Tensor, counter: LiveBytes):
+        self.tensor = tensor
+        self._counter = counter
+        counter.hold([tensor])
+
+    def __del__(self) -> None:
+        self._counter.release([self.tensor])
+
+
+def _key(tensor: Tensor) -> int:
+    """Address of the storage, which is unique among those alive."""
+    return int(tensor.untyped_storage()._cdata)

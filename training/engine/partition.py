@@ -6,13 +6,20 @@ balanced operations give the shortest step once two replicas share the ranks (GE
 """
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
+
+from training.engine.memory import LiveBytes
+from training.engine.stage import Boundary, Precision, as_tuple
 
 
 @dataclass(frozen=True)
@@ -22,11 +29,15 @@ class BlockCost:
     flops: int
     """Floating-point operations of the forward; backward takes about twice as many."""
     saved_bytes: int
-    """Activation bytes kept from forward to backward, fp32, weights not counted."""
+    """Activation bytes kept from forward to backward, weights not counted."""
+    input_bytes: int
+    """What the block before hands over."""
 
 
-def block_costs(blocks: Sequence[nn.Module], input_shape: tuple[int, ...]) -> list[BlockCost]:
-    """Count operations and saved bytes of each block, without running or allocating anything.
+def block_costs(
+    blocks: Sequence[nn.Module], input_shape: tuple[int, ...], *, precision: Precision = "fp32"
+) -> list[BlockCost]:
+    """Count operations and bytes of each block, without running or allocating anything.
 
     A tensor that several blocks keep counts once, at the first, so the bytes of a stage are the sum over its blocks.
 
@@ -34,29 +45,48 @@ def block_costs(blocks: Sequence[nn.Module], input_shape: tuple[int, ...]) -> li
         blocks: run one after the other; they are not changed.
         input_shape: of one micro-batch, such as (1, 3, 1024, 1024).
     """
-    on_meta = copy.deepcopy(nn.ModuleList(blocks)).to("meta").train()
-    weights = {tensor.untyped_storage()._cdata for tensor in (*on_meta.parameters(), *on_meta.buffers())}
-    # Storages are told apart by address, so all that were seen stay referenced until the end.
-    kept: dict[int, torch.UntypedStorage] = {}
-
-    def keep(tensor: Tensor) -> Tensor:
-        storage = tensor.untyped_storage()
-        if storage._cdata not in weights:
-            kept.setdefault(storage._cdata, storage)
-        return tensor
-
     costs = []
-    activation = torch.empty(input_shape, device="meta")
-    for block in on_meta:
-        before = len(kept)
-        with (
-            torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor),
-            FlopCounterMode(display=False) as counter,
-        ):
-            activation = block(activation)
-        new_storages = list(kept.values())[before:]
-        costs.append(BlockCost(counter.get_total_flops(), sum(storage.nbytes() for storage in new_storages)))
+    shells = without_memory(blocks)
+    with fake_tensors():
+        counter = LiveBytes(enabled=True)
+        fakes = shells.to_empty(device="cpu")
+        counter.exclude(tensor for block in fakes for tensor in (*block.parameters(), *block.buffers()))
+        value: Boundary = torch.empty(input_shape)
+        for block in fakes:
+            before, input_bytes = counter.now, sum(row.untyped_storage().nbytes() for row in as_tuple(value))
+            autocast = torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bf16")
+            with counter.watch(), autocast, FlopCounterMode(display=False) as flops:
+                value = block.train()(value)
+            costs.append(BlockCost(flops.get_total_flops(), counter.now - before, input_bytes))
     return costs
+
+
+@contextmanager
+def fake_tensors() -> Iterator[None]:
+    """Everything made inside has a shape, strides and a storage with a size, but no memory."""
+    with FakeTensorMode(allow_non_fake_inputs=True), _MixedBatchNorm():  # type: ignore[no-untyped-call]
+        yield
+
+
+class _MixedBatchNorm(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch ships no types for it
+    """Corrects torch 2.13: a fake BatchNorm of bf16 images with fp32 weights keeps its statistics in bf16.
+
+    The real one keeps them in fp32, on the CPU as on GPUs.
+    """
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if func is torch.ops.aten.native_batch_norm.default and args[1] is not None:
+            output, mean, inverse_std = result
+            return output, mean.to(args[1].dtype), inverse_std.to(args[1].dtype)
+        return result
+
+
+def without_memory(blocks: Sequence[nn.Module], *, channels_last: bool = False) -> nn.ModuleList:
+    """A copy on the meta device; `to_empty` inside `fake_tensors` gives it a device but still no memory."""
+    shells = copy.deepcopy(nn.ModuleList(blocks)).to("meta")
+    # torch's stubs know no `to` with only a memory format.
+    return shells.to(memory_format=torch.channels_last) if channels_last else shells  # type: ignore[call-overload]
 
 
 def partition(costs: Sequence[float], num_stages: int) -> tuple[int, ...]:

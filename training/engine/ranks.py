@@ -1,8 +1,9 @@
 """The processes of one training run and the channels between them.
 
-One process group per replica direction and one for the whole: messages of one group between two ranks arrive in the
-order in which they were sent, so no message needs a tag. All groups are made in the same order on every rank and
-warmed at once with one tiny collective, because backends connect lazily and would otherwise do it crosswise.
+One process group per lane, so that on each channel between two ranks messages go one way and arrive in the order in
+which they were sent: no message needs a tag, and no rank waits to send what the other must take later (check.py plays
+this through). All groups are made in the same order on every rank and warmed at once with one tiny collective, because
+backends connect lazily and would otherwise do it crosswise.
 """
 
 from dataclasses import dataclass
@@ -11,7 +12,12 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 
-NUM_REPLICAS = 2
+from training.engine.schedule import Action, Op
+
+NUM_LANES = 4
+"""Forward and backward, of normal and of mirrored replicas."""
+SYNC = NUM_LANES
+"""Lane of gradient sums, weights and whatever concerns all ranks."""
 
 
 @dataclass(frozen=True)
@@ -24,10 +30,12 @@ class Ranks:
     """A peer that is silent for longer counts as lost."""
     wire: torch.device
     """Where tensors must lie to be sent: cpu for gloo, the accelerator for nccl."""
-    replica_groups: tuple[dist.ProcessGroup, ...]
-    """Channel of each replica's activations and gradients; empty for a process on its own."""
-    sync_group: dist.ProcessGroup | None
-    """Channel of what concerns both replicas: gradient sums, weights, losses."""
+    groups: tuple[dist.ProcessGroup, ...]
+    """By lane; empty for a process on its own."""
+
+    @property
+    def sync_group(self) -> dist.ProcessGroup | None:
+        return self.groups[SYNC] if self.groups else None
 
     def close(self) -> None:
         """Leave the process groups; the other ranks do the same."""
@@ -35,9 +43,14 @@ class Ranks:
             dist.destroy_process_group()
 
 
+def lane_of(action: Action, *, num_directions: int) -> int:
+    """The lane on which the result of a forward or backward goes to its neighbour."""
+    return 2 * (action.replica % num_directions) + int(action.op is Op.B)
+
+
 def alone() -> Ranks:
     """A process on its own, for the strategy `single`; needs no torch.distributed."""
-    return Ranks(0, 1, timeout_s=0.0, wire=torch.device("cpu"), replica_groups=(), sync_group=None)
+    return Ranks(0, 1, timeout_s=0.0, wire=torch.device("cpu"), groups=())
 
 
 def connect_ranks(
@@ -64,14 +77,7 @@ def connect_ranks(
     timeout = timedelta(seconds=timeout_s)
     backend = "nccl" if wire.type == "cuda" else "gloo"
     dist.init_process_group(backend, init_method=init_method, timeout=timeout, rank=rank, world_size=num_ranks)
-    groups = [dist.new_group(timeout=timeout) for _ in range(NUM_REPLICAS + 1)]
+    groups = [dist.new_group(timeout=timeout) for _ in range(NUM_LANES + 1)]
     for group in groups:
         dist.all_reduce(torch.zeros(1, device=wire), group=group)
-    return Ranks(
-        dist.get_rank(),
-        dist.get_world_size(),
-        timeout_s=timeout_s,
-        wire=wire,
-        replica_groups=tuple(groups[:NUM_REPLICAS]),
-        sync_group=groups[NUM_REPLICAS],
-    )
+    return Ranks(dist.get_rank(), dist.get_world_size(), timeout_s=timeout_s, wire=wire, groups=tuple(groups))

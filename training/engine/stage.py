@@ -1,42 +1,69 @@
-"""One stage of one replica on this rank: forward and backward of one micro-batch, and the sums of the step."""
+"""One stage of one replica on this rank: forward and backward of a micro-batch, and the sums of the step."""
 
-from collections.abc import Callable
-from typing import Literal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from training.engine.batchnorm import Statistics, record_statistics, tracking_layers
-from training.engine.transport import Boundary
+from training.engine.memory import LiveBytes
+from training.engine.recompute import Segment
 from training.engine.tree_sum import TreeSum
 
+Boundary = Tensor | tuple[Tensor, ...]
+"""What one block hands to the next."""
 Precision = Literal["fp32", "bf16"]
-Loss = Callable[[Tensor, int], Tensor]
-"""(output of the network, micro-batch) -> scalar, already divided by the number of samples of the whole step."""
+Finish = Callable[[Tensor], Tensor]
+"""Output of the network -> loss of the micro-batch."""
 
 
 class StageCopy:
     """The blocks of a stage, with the activations between forward and backward and the gradient sum of the step."""
 
-    def __init__(self, module: nn.Module, *, replica: int, stage: int, device: torch.device, precision: Precision):
+    def __init__(
+        self,
+        module: nn.Sequential,
+        *,
+        replica: int,
+        stage: int,
+        device: torch.device,
+        precision: Precision = "fp32",
+        segments: Sequence[Segment] | None = None,
+        counter: LiveBytes | None = None,
+    ):
         self.module = module
         self.replica = replica
         self.stage = stage
         self.weights = [weight for weight in module.parameters() if weight.requires_grad]
         self.gradient_sum = TreeSum()
         self.statistics: dict[int, Statistics] = {}
-        self._autocast = torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16")
-        self._live: dict[int, tuple[list[Tensor], list[Tensor]]] = {}
+        self._counter = counter or LiveBytes()
+        self._counter.exclude([*module.parameters(), *module.buffers()])
+        self._device = device
+        self._precision = precision
+        everything = [Segment(range(len(module)), recomputed=False)]
+        self._pieces = [
+            _Piece(self, nn.Sequential(*(module[i] for i in segment.blocks)), recomputed=segment.recomputed)
+            for segment in segments or everything
+        ]
+        if self._pieces[-1].recomputed:
+            # The loss is kept, so that a user's loss function is called once.
+            self._pieces.append(_Piece(self, nn.Sequential(), recomputed=False))
+        self._live: dict[int, list[_Passed]] = {}
 
-    def forward(self, microbatch: int, value: Boundary, loss: Loss | None) -> Boundary:
-        """Run the stage; with `loss`, its output is the loss. Activations stay until `backward` of the micro-batch."""
-        with record_statistics(tracking_layers(self.module)) as recorded, self._autocast:
-            output: Boundary = self.module(value)
-            if loss is not None:
-                output = loss(_only(output), microbatch)
+    def forward(self, microbatch: int, value: Boundary, finish: Finish | None) -> Boundary:
+        """Run the stage; with `finish`, its output is the loss. Activations stay until the micro-batch's `backward`."""
+        passed: list[_Passed] = []
+        with record_statistics(tracking_layers(self.module)) as recorded:
+            for piece in self._pieces:
+                is_last = piece is self._pieces[-1]
+                value = piece.forward(value if not passed else as_leaves(value), finish if is_last else None, passed)
         self.statistics[microbatch] = recorded
-        self._live[microbatch] = (_needing_gradient(value), _needing_gradient(output))
-        return output
+        self._live[microbatch] = passed
+        return value
 
     def backward(self, microbatch: int, gradients: tuple[Tensor, ...] | None) -> tuple[Tensor, ...]:
         """Add the micro-batch's gradients to the sum of the step.
@@ -47,26 +74,153 @@ class StageCopy:
         Returns:
             gradients of the inputs that need one.
         """
-        inputs, outputs = self._live.pop(microbatch)
-        found: tuple[Tensor, ...] = ()
-        if outputs and (self.weights or inputs):
-            # autograd.grad, not backward(): the latter may change the memory layout of what it stores in .grad.
-            found = torch.autograd.grad(outputs, [*self.weights, *inputs], gradients, materialize_grads=True)
-            self.gradient_sum.add(list(found[: len(self.weights)]))
-        return found[len(self.weights) :]
+        passed = self._live.pop(microbatch)
+        found: dict[int, Tensor] = {}
+        for piece in reversed(self._pieces):
+            gradients = piece.backward(passed.pop(), gradients, found)
+        self.gradient_sum.add(
+            (microbatch, 1),
+            [found[id(weight)] if id(weight) in found else torch.zeros_like(weight) for weight in self.weights],
+        )
+        return gradients or ()
+
+    def infer(self, value: Boundary) -> Boundary:
+        """Forward alone; nothing is kept."""
+        with torch.no_grad(), self.autocast():
+            output: Boundary = self.module(value)
+            return output
 
     def take_statistics(self) -> dict[int, Statistics]:
         """Statistics recorded in this step; the next step starts without them."""
         taken, self.statistics = self.statistics, {}
         return taken
 
+    def autocast(self) -> torch.autocast:
+        return torch.autocast(self._device.type, dtype=torch.bfloat16, enabled=self._precision == "bf16")
 
-def _needing_gradient(value: Boundary) -> list[Tensor]:
-    tensors = value if isinstance(value, tuple) else (value,)
-    return [tensor for tensor in tensors if tensor.requires_grad]
+
+@dataclass
+class _Passed:
+    """What a piece keeps of one micro-batch from forward to backward."""
+
+    inputs: Boundary
+    """Only those tensors that need a gradient, unless the piece is recomputed."""
+    roots: list[Any]
+    """Outputs that need a gradient, as edges of the graph where possible: an edge lets go of the output's memory."""
+    random_state: list[Tensor]
+
+
+class _Piece:
+    """One segment of a stage. Its graph ends at its inputs, so it can be thrown away and made anew."""
+
+    def __init__(self, owner: StageCopy, module: nn.Sequential, *, recomputed: bool):
+        self.recomputed = recomputed
+        self._owner = owner
+        self._module = module
+        self._weights = [weight for weight in module.parameters() if weight.requires_grad]
+
+    def forward(self, value: Boundary, finish: Finish | None, passed: list[_Passed]) -> Boundary:
+        counter = self._owner._counter
+        everything = as_tuple(value)
+        counter.hold(everything)
+        random_state = _random_state(self._owner._device) if self.recomputed else []
+        output = self._without_graph(value) if self.recomputed else self._run(value, finish)
+        inputs = value if self.recomputed else needing_gradient(value)
+        counter.hold(as_tuple(inputs))
+        counter.release(everything)
+        roots = [] if self.recomputed else [_root(tensor) for tensor in needing_gradient(output)]
+        passed.append(_Passed(inputs, roots, random_state))
+        return output
+
+    def backward(
+        self, passed: _Passed, gradients: tuple[Tensor, ...] | None, found: dict[int, Tensor]
+    ) -> tuple[Tensor, ...]:
+        """Note the gradients of the weights in `found`, by identity; return those of the inputs that need one."""
+        counter = self._owner._counter
+        given = gradients or ()
+        counter.hold(given)
+        inputs = needing_gradient(passed.inputs)
+        again = self.recomputed and bool(given)
+        roots, wanted = self._again(passed, given) if again else (passed.roots, gradients)
+        result: tuple[Tensor, ...] = tuple(torch.zeros_like(tensor) for tensor in inputs) if not roots else ()
+        if roots and (self._weights or inputs):
+            # autograd.grad, not backward(): the latter may change the memory layout of what it stores in .grad.
+            result = torch.autograd.grad(roots, [*self._weights, *inputs], wanted, materialize_grads=True)
+            for weight, gradient in zip(self._weights, result, strict=False):
+                found[id(weight)] = found[id(weight)] + gradient if id(weight) in found else gradient
+            result = result[len(self._weights) :]
+        counter.release(as_tuple(passed.inputs))
+        counter.release(given)
+        return result
+
+    def _run(self, value: Boundary, finish: Finish | None) -> Boundary:
+        with self._owner._counter.watch(), self._owner.autocast():
+            output: Boundary = self._module(value)
+            return output if finish is None else finish(_only(output))
+
+    def _without_graph(self, value: Boundary) -> Boundary:
+        with torch.no_grad(), self._owner.autocast():
+            output: Boundary = self._module(value)
+        has_gradient = bool(self._weights or needing_gradient(value))
+        leaves = [
+            # A block may hand on its input: that one keeps its own flag.
+            tensor.detach().requires_grad_(has_gradient and tensor.is_floating_point())
+            for tensor in as_tuple(output)
+        ]
+        return tuple(leaves) if isinstance(output, tuple) else leaves[0]
+
+    def _again(self, passed: _Passed, gradients: tuple[Tensor, ...]) -> tuple[list[Any], tuple[Tensor, ...]]:
+        """Forward once more, with a graph. BatchNorm has seen the micro-batch already; random numbers repeat."""
+        device = self._owner._device
+        with record_statistics(tracking_layers(self._module)), _random_numbers(passed.random_state, device):
+            outputs = as_tuple(self._run(passed.inputs, None))
+        outputs = tuple(tensor for tensor in outputs if tensor.is_floating_point())
+        pairs = [(_root(o), g) for o, g in zip(outputs, gradients, strict=True) if o.requires_grad]
+        return [root for root, _ in pairs], tuple(gradient for _, gradient in pairs)
+
+
+def as_tuple(value: Boundary | list[Tensor]) -> tuple[Tensor, ...]:
+    return (value,) if isinstance(value, Tensor) else tuple(value)
+
+
+def as_leaves(value: Boundary) -> Boundary:
+    """The same tensors at the start of a new graph."""
+    leaves = tuple(tensor.detach().requires_grad_(tensor.requires_grad) for tensor in as_tuple(value))
+    return leaves if isinstance(value, tuple) else leaves[0]
+
+
+def needing_gradient(value: Boundary) -> tuple[Tensor, ...]:
+    return tuple(tensor for tensor in as_tuple(value) if tensor.requires_grad)
+
+
+def _root(tensor: Tensor) -> Any:
+    """A loss and a tensor that is handed on stay tensors: autograd starts at the one and ends at the other."""
+    return tensor if tensor.is_leaf or tensor.ndim == 0 else torch.autograd.graph.get_gradient_edge(tensor)
 
 
 def _only(output: Boundary) -> Tensor:
     if isinstance(output, tuple):
         raise TypeError(f"the last block must give one tensor for the loss, got a tuple of {len(output)}")
     return output
+
+
+def _random_state(device: torch.device) -> list[Tensor]:
+    states = [torch.get_rng_state()]
+    return states if device.type != "cuda" else [*states, torch.cuda.get_rng_state(device)]
+
+
+@contextmanager
+def _random_numbers(states: list[Tensor], device: torch.device) -> Iterator[None]:
+    """Draw the random numbers again that followed these states."""
+    before = _random_state(device)
+    _set_random_state(states, device)
+    try:
+        yield
+    finally:
+        _set_random_state(before, device)
+
+
+def _set_random_state(states: list[Tensor], device: torch.device) -> None:
+    torch.set_rng_state(states[0])
+    if device.type == "cuda":
+        torch.cuda.set_rng_state(states[1], device)

@@ -1,40 +1,27 @@
-"""Messages between two ranks: boundary tensors with their shapes, in order, as plain bytes.
+"""Messages between two ranks.
 
-A message is a small header (types, sizes, strides) and then the bytes of each tensor in the order they lie in memory,
-so shapes may change from step to step and every type travels on every backend. The receiver lays its buffer out with
-the *sender's strides*: with another memory layout the same convolution may add in another order, and the gradients
-would no longer be equal, bit for bit, to those of one process.
+Boundaries (activations one way, their gradients the other) may change shape from one micro-batch to the next. The first
+message of a kind carries a header that says how its tensors lie in memory; both sides remember it by the shape of the
+micro-batch, and from then on the receiver can ask for a message before it needs it, while it computes. One boundary is
+asked for ahead and one sent is under way at most, so what they hold is small and known.
+
+Sums and weights go as one row of bytes whose length both sides know.
 """
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from training.engine.ranks import Ranks
+from training.engine.layout import HEADER_LENGTH, BoundaryLayout, lay_out
+from training.engine.memory import LiveBytes
+from training.engine.ranks import SYNC, Ranks
+from training.engine.stage import Boundary
 from training.errors import TrainingError
-
-Boundary = Tensor | tuple[Tensor, ...]
-"""What one block hands to the next."""
-
-SYNC = -1
-"""Lane of messages that concern both replicas; the lanes 0 and 1 are those of the replicas."""
-
-_HEADER_LENGTH = 128
-_DTYPES = (
-    torch.float32,
-    torch.bfloat16,
-    torch.float16,
-    torch.float64,
-    torch.uint8,
-    torch.int64,
-    torch.int32,
-    torch.bool,
-)
 
 
 class LostPeerError(TrainingError):
@@ -43,99 +30,217 @@ class LostPeerError(TrainingError):
     code = "lost_peer"
 
 
+class Work(Protocol):
+    """A transfer under way."""
+
+    def wait(self) -> Any: ...
+
+
+class Wire(Protocol):
+    """Moves flat rows of bytes between ranks, in order, without waiting."""
+
+    device: torch.device
+
+    def send(self, row: Tensor, peer: int, lane: int) -> Work: ...
+
+    def receive(self, row: Tensor, peer: int, lane: int) -> Work: ...
+
+    def send_header(self, numbers: list[int], peer: int, lane: int) -> Work: ...
+
+    def receive_header(self, peer: int, lane: int) -> list[int]: ...
+
+
+class GroupWire:
+    """The wire of a real run: torch.distributed."""
+
+    def __init__(self, ranks: Ranks):
+        self.device = ranks.wire
+        self._groups = ranks.groups
+
+    def send(self, row: Tensor, peer: int, lane: int) -> Work:
+        return _present(dist.isend(row, peer, group=self._groups[lane]))
+
+    def receive(self, row: Tensor, peer: int, lane: int) -> Work:
+        return _present(dist.irecv(row, peer, group=self._groups[lane]))
+
+    def send_header(self, numbers: list[int], peer: int, lane: int) -> Work:
+        header = torch.tensor(numbers, dtype=torch.int64, device=self.device)
+        return _Keeping(self.send(header, peer, lane), header)
+
+    def receive_header(self, peer: int, lane: int) -> list[int]:
+        header = torch.zeros(HEADER_LENGTH, dtype=torch.int64, device=self.device)
+        self.receive(header, peer, lane).wait()
+        return [int(number) for number in header.tolist()]
+
+
+@dataclass(frozen=True)
+class Route:
+    """Where a boundary goes to or comes from."""
+
+    peer: int
+    lane: int
+    kind: Hashable
+    """What decides its layout: messages of one kind between two ranks all lie in memory alike."""
+    during: object
+    """The action it serves, named in errors."""
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A boundary asked for ahead."""
+
+    route: Route
+    layout: BoundaryLayout
+    rows: list[Tensor]
+    works: list[Work]
+
+
 @dataclass(frozen=True)
 class _InFlight:
-    """A message on its way. It keeps the tensor: the backend reads it until the wait returns."""
+    """A row on its way. It keeps the tensor: the backend reads it until the wait returns."""
 
-    work: dist.Work
-    tensor: Tensor
+    work: Work
+    row: Tensor | None
     peer: int
     during: object
 
 
 class Transport:
-    """Sends and receives for one rank. Every method names `during`, the action it serves, in its errors."""
+    """Sends and receives for one rank."""
 
-    def __init__(self, ranks: Ranks, device: torch.device):
+    def __init__(self, ranks: Ranks, device: torch.device, *, wire: Wire | None = None, counter: LiveBytes):
         self._ranks = ranks
         self._device = device
-        self._in_flight: list[_InFlight] = []
+        self._wire = wire or GroupWire(ranks)
+        self._counter = counter
+        self._layouts: dict[tuple[int, int, Hashable], BoundaryLayout] = {}
+        self._asked: _Asked | None = None
+        self._boundaries: list[_InFlight] = []
+        self._rows: list[_InFlight] = []
 
-    def send(self, value: Boundary, *, peer: int, lane: int, during: object) -> None:
-        """Send tensors without waiting for their arrival. Do not change them before the next `send` or `flush`.
+    # --- boundaries --------------------------------------------------------------------------------
+
+    def send(self, value: Boundary, route: Route) -> None:
+        """Send a boundary without waiting for its arrival; its memory stays until the next one is sent.
 
         Raises:
-            LostPeerError: an earlier message was not taken in time, or the peer is gone.
-            ValueError: more tensors than a header can describe.
+            LostPeerError: the message before was not taken in time, or the peer is gone.
+            ValueError: the layout cannot be described, or differs from that of earlier messages of its kind.
         """
-        self.flush()
-        tensors = [_without_overlaps(tensor.detach()) for tensor in _as_tuple(value)]
-        needs_gradient = [tensor.requires_grad for tensor in _as_tuple(value)]
-        header = _encode(tensors, needs_gradient, is_tuple=isinstance(value, tuple))
-        for payload in (torch.tensor(header), *map(_memory, tensors)):
-            if payload.numel() == 0:
-                continue
-            on_wire = payload.to(self._ranks.wire)
-            with self._naming(peer, during, "sending to"):
-                work = dist.isend(on_wire, peer, group=self._group(lane))
-            assert work is not None  # None stands for "not a member of the group"
-            self._in_flight.append(_InFlight(work, on_wire, peer, during))
+        self._flush(self._boundaries)
+        layout, rows = lay_out(value)
+        known = self._layouts.setdefault((route.peer, route.lane, route.kind), layout)
+        if known != layout:
+            raise ValueError(
+                f"{route.during} gave {layout}, but {known} before for inputs of the same shape; what goes from "
+                "stage to stage may depend on the shape of the network's input only. Cut elsewhere."
+            )
+        with self._naming(route.peer, route.during, "sending to"):
+            if known is layout:
+                work = self._wire.send_header(layout.header(), route.peer, route.lane)
+                self._boundaries.append(_InFlight(work, None, route.peer, route.during))
+            for row in rows:
+                on_wire = row.to(self._wire.device)
+                self._counter.hold([on_wire])
+                work = self._wire.send(on_wire, route.peer, route.lane) if len(row) else _NOTHING
+                self._boundaries.append(_InFlight(work, on_wire, route.peer, route.during))
 
-    def receive(self, *, peer: int, lane: int, during: object) -> Boundary:
-        """Take the next message of `peer` on a lane, laid out in memory as the sender had it.
+    def ask(self, route: Route) -> None:
+        """Let a boundary come in while this rank computes. Once at a time; the first of a kind cannot come early."""
+        layout = self._layouts.get((route.peer, route.lane, route.kind))
+        if self._asked is None and layout is not None:
+            self._asked = self._begin(route, layout)
+            self._counter.hold(self._asked.rows)
+
+    def receive(self, route: Route) -> Boundary:
+        """Wait for a boundary, laid out in memory as the sender had it.
 
         Tensors that need a gradient come back as leaves that need one.
 
         Raises:
             LostPeerError: nothing came within the timeout, or the peer is gone.
         """
-        header = torch.zeros(_HEADER_LENGTH, dtype=torch.int64, device=self._ranks.wire)
-        self._take(header, peer, lane, during)
-        announced, is_tuple = _decode(header.tolist())
-        received = []
-        for layout in announced:
-            memory = torch.empty(layout.num_elements, dtype=layout.dtype, device=self._ranks.wire)
-            if memory.numel():
-                self._take(memory.view(torch.uint8), peer, lane, during)
-            received.append(layout.arrange(memory.to(self._device)).requires_grad_(layout.needs_gradient))
-        return tuple(received) if is_tuple else received[0]
+        if self._asked is not None and self._asked.route == route:
+            asked, self._asked = self._asked, None
+            self._counter.release(asked.rows)
+        else:
+            asked = self._begin(route, self._layout(route))
+        with self._naming(route.peer, route.during, "waiting for"):
+            for work in asked.works:
+                work.wait()
+        pairs = zip(asked.layout.tensors, asked.rows, strict=True)
+        received = tuple(layout.arrange(row.to(self._device)) for layout, row in pairs)
+        return received if asked.layout.is_tuple else received[0]
+
+    def _layout(self, route: Route) -> BoundaryLayout:
+        key = (route.peer, route.lane, route.kind)
+        if key not in self._layouts:
+            with self._naming(route.peer, route.during, "waiting for"):
+                self._layouts[key] = BoundaryLayout.of_header(self._wire.receive_header(route.peer, route.lane))
+        return self._layouts[key]
+
+    def _begin(self, route: Route, layout: BoundaryLayout) -> _Asked:
+        rows = [torch.empty(t.num_bytes, dtype=torch.uint8, device=self._wire.device) for t in layout.tensors]
+        with self._naming(route.peer, route.during, "waiting for"):
+            works = [self._wire.receive(row, route.peer, route.lane) for row in rows if len(row)]
+        return _Asked(route, layout, rows, works)
+
+    # --- rows of known length ----------------------------------------------------------------------
+
+    def send_row(self, row: Tensor, *, peer: int, during: object) -> None:
+        """Send bytes of a length that the receiver knows, without waiting for their arrival."""
+        self._flush(self._rows)
+        on_wire = row.to(self._wire.device)
+        with self._naming(peer, during, "sending to"):
+            self._rows.append(_InFlight(self._wire.send(on_wire, peer, SYNC), on_wire, peer, during))
+
+    def receive_row(self, num_bytes: int, *, peer: int, during: object) -> Tensor:
+        """Wait for bytes."""
+        row = torch.empty(num_bytes, dtype=torch.uint8, device=self._wire.device)
+        with self._naming(peer, during, "waiting for"):
+            self._wire.receive(row, peer, SYNC).wait()
+        return row.to(self._device)
 
     def flush(self) -> None:
-        """Wait until all messages sent so far have been taken, and let go of their tensors."""
-        while self._in_flight:
-            message = self._in_flight.pop(0)
+        """Wait until everything sent has been taken, and let go of it."""
+        self._flush(self._boundaries)
+        self._flush(self._rows)
+
+    def _flush(self, in_flight: list[_InFlight]) -> None:
+        while in_flight:
+            message = in_flight.pop(0)
             with self._naming(message.peer, message.during, "sending to"):
                 message.work.wait()
+            if message.row is not None and in_flight is self._boundaries:
+                self._counter.release([message.row])
+
+    # --- all ranks ---------------------------------------------------------------------------------
 
     def sum_over_ranks(self, vector: Tensor, *, during: object) -> Tensor:
         """Add up a vector over all ranks. Exact where only one rank has a non-zero entry."""
-        on_wire = vector.to(self._ranks.wire)
+        if self._ranks.num_ranks == 1:
+            return vector
+        on_wire = vector.to(self._wire.device)
         with self._naming(None, during, "adding up with"):
             dist.all_reduce(on_wire, group=self._ranks.sync_group)
         return on_wire.cpu()
 
     def broadcast(self, tensor: Tensor, *, source: int, during: object) -> Tensor:
         """Give every rank the source's tensor; the others pass one of the same size."""
-        on_wire = tensor.to(self._ranks.wire)
+        if self._ranks.num_ranks == 1 or not tensor.numel():
+            return tensor
+        on_wire = tensor.to(self._wire.device)
         with self._naming(source, during, "sharing what belongs to"):
             dist.broadcast(on_wire, source, group=self._ranks.sync_group)
         return on_wire.to(self._device)
 
-    def share(self, value: dict[str, Tensor] | None, *, source: int, during: object) -> dict[str, Tensor]:
-        """Give every rank the source's tensors by name, whose shapes the others do not know; they pass None."""
+    def share(self, value: Any, *, source: int, during: object) -> Any:
+        """Give every rank the source's object; the others pass None."""
         shared = [value]
         if self._ranks.num_ranks > 1:
             with self._naming(source, during, "sharing what belongs to"):
                 dist.broadcast_object_list(shared, source, group=self._ranks.sync_group)
-        assert shared[0] is not None
         return shared[0]
-
-    def _take(self, flat: Tensor, peer: int, lane: int, during: object) -> None:
-        with self._naming(peer, during, "waiting for"):
-            dist.recv(flat, peer, group=self._group(lane))
-
-    def _group(self, lane: int) -> dist.ProcessGroup | None:
-        return self._ranks.sync_group if lane == SYNC else self._ranks.replica_groups[lane]
 
     @contextmanager
     def _naming(self, peer: int | None, during: object, doing: str) -> Iterator[None]:
@@ -152,87 +257,26 @@ class Transport:
 
 
 @dataclass(frozen=True)
-class _Layout:
-    """How a tensor lies in memory."""
+class _Keeping:
+    """A work that keeps what it sends."""
 
-    dtype: torch.dtype
-    needs_gradient: bool
-    sizes: tuple[int, ...]
-    strides: tuple[int, ...]
+    work: Work
+    tensor: Tensor
 
-    @property
-    def core_sizes(self) -> tuple[int, ...]:
-        """Sizes without repetition: an expanded dimension (stride 0) is one element long in memory."""
-        return tuple(size if stride else min(size, 1) for size, stride in zip(self.sizes, self.strides, strict=True))
-
-    @property
-    def num_elements(self) -> int:
-        return math.prod(self.core_sizes)
-
-    @property
-    def has_gaps(self) -> bool:
-        return _span(self.core_sizes, self.strides) != self.num_elements
-
-    def arrange(self, memory: Tensor) -> Tensor:
-        """The tensor whose elements `_memory` made."""
-        if self.has_gaps:
-            spaced = torch.empty_strided(self.core_sizes, self.strides, dtype=self.dtype, device=memory.device)
-            memory = spaced.copy_(memory.view(self.core_sizes))
-        return memory.as_strided(self.sizes, self.strides)
+    def wait(self) -> Any:
+        return self.work.wait()
 
 
-def _layout(tensor: Tensor, *, needs_gradient: bool = False) -> _Layout:
-    return _Layout(tensor.dtype, needs_gradient, tuple(tensor.shape), tensor.stride())
+class _Done:
+    """Nothing to wait for."""
+
+    def wait(self) -> None:
+        return None
 
 
-def _memory(tensor: Tensor) -> Tensor:
-    """The elements of a tensor as a flat row of bytes: its memory itself, or a copy by rows if that has gaps."""
-    layout = _layout(tensor)
-    core = tensor.as_strided(layout.core_sizes, layout.strides)
-    row = core.contiguous().view(-1) if layout.has_gaps else core.as_strided((layout.num_elements,), (1,))
-    return row.view(torch.uint8)
+_NOTHING = _Done()
 
 
-def _without_overlaps(tensor: Tensor) -> Tensor:
-    layout = _layout(tensor)
-    return tensor.contiguous() if _span(layout.core_sizes, layout.strides) is None else tensor
-
-
-def _span(sizes: Sequence[int], strides: Sequence[int]) -> int | None:
-    """Elements of memory from the first to the last; None if two indices share one."""
-    span = min(1, math.prod(sizes))
-    for stride, size in sorted(zip(strides, sizes, strict=True)):
-        if size > 1 and stride < span:
-            return None
-        span += stride * (size - 1) if size > 1 else 0
-    return span
-
-
-def _as_tuple(value: Boundary) -> tuple[Tensor, ...]:
-    return value if isinstance(value, tuple) else (value,)
-
-
-def _encode(tensors: Sequence[Tensor], needs_gradient: Sequence[bool], *, is_tuple: bool) -> list[int]:
-    header = [len(tensors), int(is_tuple)]
-    for tensor, needs in zip(tensors, needs_gradient, strict=True):
-        if tensor.dtype not in _DTYPES:
-            raise ValueError(f"{tensor.dtype} cannot go from stage to stage; use one of {', '.join(map(str, _DTYPES))}")
-        header += [_DTYPES.index(tensor.dtype), int(needs), tensor.ndim, *tensor.shape, *tensor.stride()]
-    if len(header) > _HEADER_LENGTH:
-        raise ValueError(
-            f"{len(tensors)} tensors between two stages need a header of {len(header)} numbers, at most "
-            f"{_HEADER_LENGTH} fit; let the block before the cut hand over fewer tensors"
-        )
-    return header + [0] * (_HEADER_LENGTH - len(header))
-
-
-def _decode(header: list[int]) -> tuple[list[_Layout], bool]:
-    num_tensors, is_tuple = header[:2]
-    layouts = []
-    rest = header[2:]
-    for _ in range(num_tensors):
-        dtype, needs, ndim = rest[:3]
-        sizes, strides = rest[3 : 3 + ndim], rest[3 + ndim : 3 + 2 * ndim]
-        layouts.append(_Layout(_DTYPES[dtype], bool(needs), tuple(sizes), tuple(strides)))
-        rest = rest[3 + 2 * ndim :]
-    return layouts, bool(is_tuple)
+def _present(work: dist.Work | None) -> Work:
+    assert work is not None  # None stands for "not a member of the group"
+    return work

@@ -1,41 +1,68 @@
-"""The one order in which gradients are added, whichever rank or replica computed them."""
+"""The one order in which gradients are added, whichever rank or replica computed them.
+
+The leaves of a binary tree are the micro-batches of the step, by their index. A node stands for 2^k neighbouring
+micro-batches starting at a multiple of 2^k, and its sum is that of its left half plus that of its right half. What is
+left at the end (8 + 4 + 1 micro-batches of 13, say) is added from the right. So the sum does not depend on who holds
+which micro-batches or in which order they come: any number of ranks gives the bits that one process gives.
+"""
 
 from torch import Tensor
 
+Node = tuple[int, int]
+"""(index of the first micro-batch, number of micro-batches: a power of two that divides the index)"""
+GradientSet = list[Tensor]
+"""One gradient per weight of a stage."""
+
 
 class TreeSum:
-    """Sum of gradient sets in a fixed binary tree: like a binary counter, it holds at most log2(n) + 1 sets.
-
-    Sets are paired as ((0 + 1) + (2 + 3)) + ((4 + 5) + (6 + 7)); a tree of any n splits at the largest power of two
-    below n.
-    """
+    """Sum of gradient sets; of n neighbouring micro-batches it holds at most 2 · log2(n) + 1 sets at a time."""
 
     def __init__(self) -> None:
-        self._sums: list[tuple[int, list[Tensor]]] = []
+        self._nodes: dict[Node, GradientSet] = {}
 
-    def add(self, tensors: list[Tensor]) -> None:
-        """Add the next set; the list is taken over, its tensors are not changed."""
-        count = 1
-        while self._sums and self._sums[-1][0] == count:
-            tensors = add_sets(self._sums.pop()[1], tensors)
-            count *= 2
-        self._sums.append((count, tensors))
+    def add(self, node: Node, gradients: GradientSet) -> None:
+        """Add the set of a node; the list is taken over, its tensors are not changed."""
+        start, size = node
+        while (sibling := self._nodes.pop((start ^ size, size), None)) is not None:
+            is_right = start & size
+            gradients = add_sets(sibling, gradients) if is_right else add_sets(gradients, sibling)
+            start, size = start & ~size, 2 * size
+        self._nodes[start, size] = gradients
 
-    def take_total(self) -> list[Tensor]:
-        """The sum of all sets since the last call; empty if there were none."""
-        if not self._sums:
+    def take_nodes(self) -> list[tuple[Node, GradientSet]]:
+        """What has been added up so far, by index; nothing is left."""
+        nodes, self._nodes = sorted(self._nodes.items(), key=lambda item: item[0]), {}
+        return nodes
+
+    def take_total(self) -> GradientSet:
+        """The sum of everything; empty if there was nothing."""
+        nodes = self.take_nodes()
+        if not nodes:
             return []
-        total = self._sums.pop()[1]
-        while self._sums:
-            total = add_sets(self._sums.pop()[1], total)
+        total = nodes.pop()[1]
+        while nodes:
+            total = add_sets(nodes.pop()[1], total)
         return total
 
     def __len__(self) -> int:
         """Gradient sets held now."""
-        return len(self._sums)
+        return len(self._nodes)
 
 
-def add_sets(left: list[Tensor], right: list[Tensor]) -> list[Tensor]:
+def nodes_of(microbatches: range) -> list[Node]:
+    """The nodes that are left once all of some neighbouring micro-batches have been added."""
+    nodes = []
+    start = microbatches.start
+    while start < microbatches.stop:
+        size = start & -start or 1 << microbatches.stop.bit_length()
+        while start + size > microbatches.stop:
+            size //= 2
+        nodes.append((start, size))
+        start += size
+    return nodes
+
+
+def add_sets(left: GradientSet, right: GradientSet) -> GradientSet:
     """Both lists are taken over and let go of their tensors one by one, so no third set is ever held."""
     if len(left) != len(right):
         raise ValueError(f"two gradient sets of one stage differ in length: {len(left)} and {len(right)} tensors")

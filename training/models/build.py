@@ -1,6 +1,7 @@
 """One place that turns the words of a recipe's `[model]` into the blocks of a network."""
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from training.models.gems_public import gems_public_blocks
 from training.models.resnet_v2 import resnet_v2_blocks
@@ -32,3 +33,8 @@ def build_blocks(*, name: str, depth: int, num_classes: int, variant: str, norm:
             raise ValueError(f'variant "gems-public" has norm "batch" only, got {norm!r}; use variant "standard"')
         return gems_public_blocks(depth=depth, num_classes=num_classes, side_px=side_px)
     raise ValueError(f'variant must be "standard" or "gems-public", got {variant!r}')
+
+
+def probabilities(outputs_nk: Tensor, variant: str) -> Tensor:
+    """Class probabilities, rows summing to 1, from what a network of this variant gives."""
+    return outputs_nk.float() if variant == "gems-public" else torch.softmax(outputs_nk.float(), dim=1)

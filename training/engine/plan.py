@@ -1,0 +1,134 @@
+"""What decides how one step is done: strategy, cuts, recomputation, numbers, optimizer."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from training.engine.partition import partition
+from training.engine.recompute import Recompute
+from training.engine.schedule import MIRRORED, check_request
+from training.engine.stage import Precision
+
+MakeOptimizer = Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
+
+ALIASES = {"mast": "master", "hybrid": "master", "ddp": "single"}
+"""Names in the literature for a strategy with certain numbers: see `spell_out`."""
+
+
+def plain_sgd(weights: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+    """The optimizer of a plan that names none."""
+    return torch.optim.SGD(weights, lr=0.01)
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """How one network is trained on how many ranks. Equal on every rank."""
+
+    strategy: str = "single"
+    num_stages: int = 1
+    """S"""
+    num_microbatches: int = 1
+    """N, of one group's share of a full batch; a smaller or larger batch may come at any time."""
+    data_parallel: int = 1
+    """D, groups of S ranks."""
+    cuts: tuple[int, ...] = ()
+    """Block index at which each stage but the first starts."""
+    recompute: Recompute = field(default_factory=Recompute)
+    precision: Precision = "fp32"
+    """"bf16" runs forward and loss under autocast; weights and their gradients stay fp32."""
+    channels_last: bool = False
+    """Memory format of 4-D weights, inputs and boundaries."""
+    clip_norm: float | None = None
+    """Largest norm of all gradients together."""
+    make_optimizer: MakeOptimizer = plain_sgd
+    """Called with the weights of one stage, at its owner; the rule must treat each weight on its own."""
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+
+    @property
+    def world_size(self) -> int:
+        return self.num_stages * self.data_parallel
+
+    def held_by(self, rank: int) -> list[tuple[int, int]]:
+        """(replica, stage) of each stage on a rank: the normal one and, under some strategies, the mirrored one."""
+        group, place = divmod(rank, self.num_stages)
+        if self.strategy not in MIRRORED:
+            return [(group, place)]
+        return [(2 * group, place), (2 * group + 1, self.num_stages - 1 - place)]
+
+    def place(self, value: Tensor) -> Tensor:
+        """An input of the network, on the device and in the memory format of the plan."""
+        value = value.to(self.device)
+        channels_last = self.channels_last and value.ndim == 4
+        return value.contiguous(memory_format=torch.channels_last) if channels_last else value
+
+    def place_module(self, module: nn.Sequential) -> nn.Sequential:
+        """Bring weights and buffers to the device and the memory format of the plan, where they are not yet."""
+        tensors = [*module.parameters(), *module.buffers()]
+        if any(tensor.device != self.device for tensor in tensors):
+            module = module.to(self.device)
+        formats = [t.is_contiguous(memory_format=torch.channels_last) for t in tensors if t.ndim == 4]
+        if self.channels_last and not all(formats):
+            # torch's stubs know no `to` with only a memory format.
+            module = module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        return module
+
+
+def spell_out(strategy: str, *, num_microbatches: int, data_parallel: int) -> str:
+    """The strategy that a name stands for.
+
+    `mast` is `master` with two micro-batches, `hybrid` is `master` with several groups, `ddp` is `single` with several.
+
+    Raises:
+        ValueError: the numbers are not those that the name promises.
+    """
+    if strategy == "mast" and num_microbatches != 2:
+        raise ValueError(f"mast has exactly 2 micro-batches, got {num_microbatches}; for more use master")
+    if strategy in ("hybrid", "ddp") and data_parallel < 2:
+        raise ValueError(f"{strategy} means data_parallel of 2 or more, got {data_parallel}; use {ALIASES[strategy]}")
+    return ALIASES.get(strategy, strategy)
+
+
+def make_plan(
+    strategy: str,
+    *,
+    costs: Sequence[float],
+    num_stages: int = 1,
+    num_microbatches: int = 1,
+    data_parallel: int = 1,
+    recompute: Recompute | None = None,
+    precision: Precision = "fp32",
+    channels_last: bool = False,
+    clip_norm: float | None = None,
+    make_optimizer: MakeOptimizer = plain_sgd,
+    device: torch.device | None = None,
+) -> Plan:
+    """Choose cuts and check that everything fits.
+
+    Args:
+        strategy: a name of `schedule.STRATEGIES`, or an alias.
+        costs: of each block, in whatever is to be balanced (`BlockCost.flops` or `.saved_bytes`).
+        num_microbatches: N, of one group.
+
+    Raises:
+        ValueError: the numbers do not fit the strategy, or there are fewer blocks than stages.
+    """
+    name = spell_out(strategy, num_microbatches=num_microbatches, data_parallel=data_parallel)
+    check_request(name, num_stages=num_stages, num_microbatches=num_microbatches, data_parallel=data_parallel)
+    recompute = recompute or Recompute()
+    if recompute.prefix is not None and len(recompute.prefix) != num_stages:
+        raise ValueError(f"recompute prefix {recompute.prefix} has {len(recompute.prefix)} entries; one per stage")
+    return Plan(
+        name,
+        num_stages,
+        num_microbatches,
+        data_parallel,
+        partition(costs, num_stages),
+        recompute,
+        precision,
+        channels_last,
+        clip_norm,
+        make_optimizer,
+        device or torch.device("cpu"),
+    )

@@ -1,0 +1,169 @@
+"""Live bytes of every rank, predicted without running the network.
+
+The very executor, transport and counter of a real run walk the schedule of one group of ranks on fake tensors, which
+have shapes, strides and storages but no memory. So the prediction cannot drift away from what is measured.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from training.engine.engine import make_copies, named_stages
+from training.engine.executor import Batch, Executor, Loss, Step
+from training.engine.memory import LiveBytes
+from training.engine.partition import fake_tensors, without_memory
+from training.engine.plan import Plan
+from training.engine.ranks import Ranks
+from training.engine.schedule import Action, Schedule, build_schedule
+from training.engine.transport import Transport
+
+
+@dataclass(frozen=True)
+class RankMemory:
+    """What one rank holds."""
+
+    peak_bytes: int
+    """The most live bytes at any moment of a step."""
+    after_bytes: tuple[int, ...]
+    """Live bytes after each action of the rank."""
+    weight_bytes: int
+    """Weights and buffers of all stages held. Their gradients take as much again for each node of the gradient sum."""
+
+
+def predict_memory(blocks: Sequence[nn.Module], loss: Loss, batch: Batch, plan: Plan) -> list[RankMemory]:
+    """Live bytes of each rank of the first group, in any step but the first of its shapes.
+
+    In the first step boundaries do not come in ahead, so that step may take one boundary less.
+
+    Args:
+        blocks: the whole network; it is not changed.
+        batch: the first group's share is looked at. Its inputs are not asked for, only their shapes (taken as
+            float32) and the targets.
+    """
+    one_group = replace(plan, data_parallel=1)
+    share = range(plan.num_microbatches) if plan.data_parallel > 1 else range(len(batch.shapes))
+    # A copy for each replica, made before: fake tensors cannot be copied.
+    shells = [without_memory(blocks, channels_last=plan.channels_last) for _ in ("normal", "mirrored")]
+    with fake_tensors():
+        fakes = [list(shell.to_empty(device=plan.device)) for shell in shells]
+        group = _Group(fakes, loss, _FakeBatch(batch, len(share)), one_group)
+        group.step()
+        return group.step()
+
+
+class _Group:
+    """All ranks of one group in this process, on fake tensors."""
+
+    def __init__(self, fakes: Sequence[Sequence[nn.Module]], loss: Loss, batch: Batch, plan: Plan):
+        self._loss, self._batch = loss, batch
+        self._schedule = build_schedule(
+            plan.strategy, num_stages=plan.num_stages, num_microbatches=len(batch.shapes), data_parallel=1
+        )
+        self._counters = [LiveBytes(enabled=True) for _ in range(plan.num_stages)]
+        mail: _Mail = defaultdict(deque)
+        self._executors = []
+        self._weight_bytes = []
+        for rank, counter in enumerate(self._counters):
+            ranks = Ranks(rank, plan.world_size, timeout_s=0.0, wire=plan.device, groups=())
+            stages = [named_stages(blocks, plan, ranks) for blocks in fakes]
+            copies = make_copies(plan, rank, partial(_pick, stages), counter=counter)
+            wire = _FakeWire(rank, plan.device, mail)
+            transport = Transport(ranks, plan.device, wire=wire, counter=counter)
+            self._executors.append(
+                Executor(
+                    rank, copies=copies, transport=transport, sync=_NoSync(copies), place=plan.place, counter=counter
+                )
+            )
+            held = [tensor for c in copies.values() for tensor in (*c.module.parameters(), *c.module.buffers())]
+            self._weight_bytes.append(sum(tensor.numel() * tensor.element_size() for tensor in held))
+
+    def step(self) -> list[RankMemory]:
+        """One step of all ranks, action by action in an order in which no rank waits."""
+        steps = [executor.begin(self._schedule, self._batch, self._loss) for executor in self._executors]
+        after: list[list[int]] = [[] for _ in steps]
+        done: set[Action] = set()
+        while any(len(after[rank]) < len(step.actions) for rank, step in enumerate(steps)):
+            for rank, step in enumerate(steps):
+                if self._is_ready(step, len(after[rank]), done):
+                    self._executors[rank].do(step, len(after[rank]))
+                    done.add(step.actions[len(after[rank])])
+                    after[rank].append(self._counters[rank].now)
+        for executor in self._executors:
+            executor.finish()
+        return [
+            RankMemory(counter.peak, tuple(bytes_after), weight_bytes)
+            for counter, bytes_after, weight_bytes in zip(self._counters, after, self._weight_bytes, strict=True)
+        ]
+
+    def _is_ready(self, step: Step, index: int, done: set[Action]) -> bool:
+        if index == len(step.actions):
+            return False
+        return all(source in done for source in self._schedule.sources(step.actions[index]))
+
+
+def _pick(stages: list[list[nn.Sequential]], stage: int, mirrored: bool) -> nn.Sequential:
+    return stages[mirrored][stage]
+
+
+class _FakeBatch:
+    """The shapes of a batch, with targets but without inputs."""
+
+    def __init__(self, batch: Batch, num_microbatches: int):
+        self.shapes = batch.shapes[:num_microbatches]
+        self._batch = batch
+
+    def inputs(self, microbatch: int) -> Tensor:
+        return torch.empty(self.shapes[microbatch])
+
+    def targets(self, microbatch: int) -> Any:
+        return self._batch.targets(microbatch)
+
+
+class _NoSync:
+    """Gradients and statistics are dropped where a real run adds them up: the counter leaves them out."""
+
+    def __init__(self, copies: dict[int, Any]):
+        self._copies = copies
+
+    def reduce(self, action: Action, schedule: Schedule) -> None:
+        self._copies[action.replica].gradient_sum.take_nodes()
+        self._copies[action.replica].take_statistics()
+
+    def step(self, action: Action, schedule: Schedule) -> None:
+        return
+
+
+_Mail = defaultdict[tuple[int, int, int], deque[list[int]]]
+
+
+class _FakeWire:
+    """Headers arrive, bytes need not."""
+
+    def __init__(self, rank: int, device: torch.device, mail: _Mail):
+        self.device = device
+        self._rank, self._mail = rank, mail
+
+    def send(self, row: Tensor, peer: int, lane: int) -> _Arrived:
+        return _Arrived()
+
+    def receive(self, row: Tensor, peer: int, lane: int) -> _Arrived:
+        return _Arrived()
+
+    def send_header(self, numbers: list[int], peer: int, lane: int) -> _Arrived:
+        self._mail[self._rank, peer, lane].append(numbers)
+        return _Arrived()
+
+    def receive_header(self, peer: int, lane: int) -> list[int]:
+        return self._mail[peer, self._rank, lane].popleft()
+
+
+class _Arrived:
+    def wait(self) -> None:
+        return

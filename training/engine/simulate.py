@@ -1,0 +1,148 @@
+"""What a schedule costs: time and kept activations per rank, from the costs of the blocks; no tensors.
+
+Each rank does its actions in order and starts one when it is free and what the action takes has arrived. Messages take
+no time unless `message_s` says so. How far that is from real steps is measured in docs/engine.md.
+
+Closed forms that it meets for stages of equal cost, forward f, backward b, S stages, N micro-batches:
+
+    mp-basic      N S (f + b)
+    master        S f + N S b + (N - 1) f                   even N; at most (f + b) / b times faster than mp-basic
+    gpipe, 1f1b   (N + S - 1) (f + b)
+    chimera       (2 N + S - 2) f                           f = b, N a multiple of S
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from training.engine.partition import BlockCost, stage_ranges
+from training.engine.recompute import Recompute
+from training.engine.schedule import Action, Op, Schedule, ScheduleError
+
+BACKWARD_PER_FORWARD = 2.0
+"""Operations of a backward by those of its forward: gradients of inputs and of weights."""
+
+
+@dataclass(frozen=True)
+class StageCost:
+    """One micro-batch in one stage. Times in any one unit."""
+
+    forward_s: float
+    backward_s: float
+    """With recomputation."""
+    kept_bytes: int = 0
+    """From forward to backward."""
+    recomputed_bytes: int = 0
+    """On top of that at the worst moment of backward."""
+
+
+@dataclass(frozen=True)
+class Span:
+    """One action in time."""
+
+    action: Action
+    start_s: float
+    end_s: float
+    live_bytes: int
+    """Activations of the rank while it lasts, the most of them."""
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """A whole step."""
+
+    ranks: tuple[tuple[Span, ...], ...]
+
+    @property
+    def end_s(self) -> float:
+        return max((span.end_s for spans in self.ranks for span in spans), default=0.0)
+
+    @property
+    def bubble(self) -> float:
+        """Part of the ranks' time in which they do nothing."""
+        busy = sum(span.end_s - span.start_s for spans in self.ranks for span in spans)
+        return 1.0 - busy / (self.end_s * len(self.ranks)) if self.end_s else 0.0
+
+    @property
+    def peak_bytes(self) -> tuple[int, ...]:
+        """Of each rank: what autograd and recomputation keep; predict.py also knows what is under way between ranks."""
+        return tuple(max((span.live_bytes for span in spans), default=0) for spans in self.ranks)
+
+
+def simulate(schedule: Schedule, costs: Sequence[StageCost], *, message_s: float = 0.0) -> Timeline:
+    """Play a schedule.
+
+    Args:
+        costs: of each stage.
+        message_s: time from the end of an action to the start of one on another rank that takes its result.
+
+    Raises:
+        ScheduleError: the schedule stalls.
+    """
+    ends: dict[Action, float] = {}
+    spans: list[list[Span]] = [[] for _ in schedule.ranks]
+    live = [0] * len(schedule.ranks)
+    moved = True
+    while moved:
+        moved = False
+        for rank, actions in enumerate(schedule.ranks):
+            for action in actions[len(spans[rank]) :]:
+                if any(source not in ends for source in schedule.sources(action)):
+                    break
+                span = _span(schedule, action, costs, ends, spans[rank], live[rank], message_s)
+                live[rank] += _kept(action, costs)
+                spans[rank].append(span)
+                ends[action] = span.end_s
+                moved = True
+    if any(len(done) < len(actions) for done, actions in zip(spans, schedule.ranks, strict=True)):
+        raise ScheduleError("the schedule stalls; check_schedule says where")
+    return Timeline(tuple(map(tuple, spans)))
+
+
+def _span(
+    schedule: Schedule,
+    action: Action,
+    costs: Sequence[StageCost],
+    ends: dict[Action, float],
+    before: Sequence[Span],
+    live_bytes: int,
+    message_s: float,
+) -> Span:
+    rank = schedule.rank_of(action)
+    arrivals = [ends[s] + (message_s if schedule.rank_of(s) != rank else 0.0) for s in schedule.sources(action)]
+    start = max([before[-1].end_s if before else 0.0, *arrivals])
+    cost = costs[action.stage]
+    seconds = {Op.F: cost.forward_s, Op.B: cost.backward_s}.get(action.op, 0.0)
+    extra = {Op.F: cost.kept_bytes, Op.B: cost.recomputed_bytes}.get(action.op, 0)
+    return Span(action, start, start + seconds, live_bytes + extra)
+
+
+def _kept(action: Action, costs: Sequence[StageCost]) -> int:
+    sign = {Op.F: 1, Op.B: -1}.get(action.op, 0)
+    return sign * costs[action.stage].kept_bytes
+
+
+def stage_costs(
+    blocks: Sequence[BlockCost], cuts: Sequence[int], recompute: Recompute, *, flops_per_s: float = 1.0
+) -> list[StageCost]:
+    """Price each stage by its operations.
+
+    Args:
+        blocks: of the whole network, from `partition.block_costs`.
+        flops_per_s: of one rank; 1.0 gives times in operations.
+    """
+    costs = []
+    for stage, indices in enumerate(stage_ranges(cuts, len(blocks))):
+        inside = [blocks[index] for index in indices]
+        forward = sum(block.flops for block in inside)
+        again = kept = worst = 0
+        for segment in recompute.segments(stage, len(inside)):
+            saved = sum(inside[index].saved_bytes for index in segment.blocks)
+            if segment.recomputed:
+                again += sum(inside[index].flops for index in segment.blocks)
+                kept += inside[segment.blocks.start].input_bytes
+                worst = max(worst, saved)
+            else:
+                kept += saved
+        backward = BACKWARD_PER_FORWARD * forward + again
+        costs.append(StageCost(forward / flops_per_s, backward / flops_per_s, kept, worst))
+    return costs

@@ -1,0 +1,75 @@
+"""From a recipe to the engine's plan: network, optimizer, loss, cuts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+
+from training.config import ModelConfig, OptimConfig, Recipe
+from training.engine.partition import BlockCost, block_costs
+from training.engine.plan import Plan, make_plan
+from training.models.build import build_blocks
+
+
+def blocks_of(model: ModelConfig, side_px: int) -> list[nn.Module]:
+    """The network of a recipe for tiles of `side_px`, with fresh weights."""
+    return build_blocks(
+        name=model.name,
+        depth=model.depth,
+        num_classes=model.num_classes,
+        variant=model.variant,
+        norm=model.norm,
+        side_px=side_px,
+    )
+
+
+def costs_of(recipe: Recipe, blocks: Sequence[nn.Module], side_px: int) -> list[BlockCost]:
+    """What one micro-batch of a recipe costs in each block."""
+    shape = (recipe.parallel.microbatch_size, 3, side_px, side_px)
+    return block_costs(blocks, shape, precision=recipe.train.precision)
+
+
+def plan_of(
+    recipe: Recipe,
+    blocks: Sequence[nn.Module],
+    side_px: int,
+    device: torch.device,
+    costs: Sequence[BlockCost] | None = None,
+) -> Plan:
+    """The plan of a recipe."""
+    parallel, train = recipe.parallel, recipe.train
+    costs = costs or costs_of(recipe, blocks, side_px)
+    return make_plan(
+        parallel.strategy,
+        costs=[cost.flops if parallel.balance == "flops" else cost.saved_bytes for cost in costs],
+        num_stages=parallel.num_stages,
+        num_microbatches=parallel.num_microbatches,
+        data_parallel=parallel.data_parallel,
+        recompute=parallel.recompute_rule,
+        precision=train.precision,
+        channels_last=train.channels_last,
+        clip_norm=recipe.optim.clip_norm,
+        make_optimizer=partial(make_optimizer, config=recipe.optim),
+        device=device,
+    )
+
+
+def cross_entropy(outputs_nk: Tensor, labels_n: Tensor) -> Tensor:
+    """The loss of all recipes: the sum over tiles."""
+    return nn.functional.cross_entropy(outputs_nk.float(), labels_n.to(outputs_nk.device), reduction="sum")
+
+
+def make_optimizer(weights: Iterable[nn.Parameter], config: OptimConfig) -> torch.optim.Optimizer:
+    """The optimizer of one stage."""
+    if config.name == "sgd":
+        return torch.optim.SGD(
+            weights,
+            lr=config.lr,
+            momentum=config.momentum,
+            weight_decay=config.weight_decay,
+            nesterov=config.momentum > 0,
+        )
+    return torch.optim.AdamW(weights, lr=config.lr, weight_decay=config.weight_decay)
