@@ -1,189 +1,284 @@
-import dataclasses
+"""The order of work of every strategy, for all sizes: complete, within its memory, and never stuck."""
+
+from collections import Counter
 from textwrap import dedent
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from training.engine.schedule import (
-    Action,
-    Op,
-    Schedule,
-    ScheduleError,
-    build_schedule,
-    check_schedule,
-    draw,
-    rank_of,
-)
+from tests.training.engine.schedule_requests import build, requests
+from training.engine.check import check_schedule
+from training.engine.schedule import MIRRORED, STRATEGIES, Op, by_clock, live_bound, rank_of
 
 
-@st.composite
-def requests(draw_value):
-    """(strategy, num_stages, num_microbatches) that fit each other."""
-    strategy = draw_value(st.sampled_from(["single", "mp-basic", "mast", "master"]))
-    num_stages = 1 if strategy == "single" else draw_value(st.integers(2, 8))
-    half = draw_value(st.integers(1, 4))
-    num_microbatches = {"mast": 2, "master": 2 * half}.get(strategy) or draw_value(st.integers(1, 8))
-    return strategy, num_stages, num_microbatches
+def actions_of(schedule, *ops):
+    return [action for actions in schedule.ranks for action in actions if action.op in ops]
 
 
-def build(request) -> Schedule:
-    strategy, num_stages, num_microbatches = request
-    return build_schedule(strategy, num_stages=num_stages, num_microbatches=num_microbatches)
+def live_counts(actions):
+    """Micro-batches whose activations a rank holds after each forward and backward, in all and by replica."""
+    live = Counter()
+    for action in actions:
+        if action.op in (Op.F, Op.B):
+            live[action.replica] += 1 if action.op is Op.F else -1
+            yield live.total(), dict(live)
 
 
-def with_rank(schedule: Schedule, rank: int, actions: list[Action]) -> Schedule:
-    ranks = list(schedule.ranks)
-    ranks[rank] = tuple(actions)
-    return dataclasses.replace(schedule, ranks=tuple(ranks))
+def most_live(actions):
+    return max((total for total, _ in live_counts(actions)), default=0)
 
 
-def test_mast_sends_the_mirrored_forward_behind_the_first_backward():
-    schedule = build_schedule("mast", num_stages=3, num_microbatches=2)
+def clocks(schedule):
+    """The table of a drawing: one row per clock, one letter and micro-batch per rank."""
+    rows = []
+    for row in by_clock(schedule):
+        cells = [
+            "."
+            if action is None
+            else f"{action.op.value}{'' if action.microbatch is None else action.microbatch}"
+            + "'" * (action.replica % schedule.num_directions)
+            for action in row
+        ]
+        rows.append(" ".join(f"{cell:3}" for cell in cells).rstrip())
+    return "\n".join(rows) + "\n"
 
-    assert draw(schedule) == dedent("""\
-        clock  rank 0  rank 1  rank 2
-            0  F0      .       .
-            1  .       F0      .
-            2  .       .       F0
-            3  .       .       B0
-            4  .       B0      F1'
-            5  B0      F1'     .
-            6  F1'     .       .
-            7  B1'     .       .
-            8  .       B1'     .
-            9  .       R1'     B1'
-           10  .       R1      R0'
-           11  R0      S1      .
-           12  S0      S1'     .
-           13  R2'     .       S0'
-           14  .       .       R2
-           15  .       .       S2
-           16  S2'     .       .""")
+
+def test_two_microbatches_of_master_send_the_mirrored_forward_behind_the_first_backward():
+    """`mast` of GEMS (SC20). The reductions follow the stages as they end; the middle rank holds both its copies."""
+    schedule = build({"strategy": "master", "num_stages": 3, "num_microbatches": 2})
+
+    assert clocks(schedule).startswith(
+        dedent("""\
+        F0  .   .
+        .   F0  .
+        .   .   F0
+        .   .   B0
+        .   B0  F1'
+        B0  F1' .
+        F1' .   .
+        B1' .   .
+        """)
+    )
+    assert list(map(str, schedule.ranks[1][4:])) == [
+        "REDUCE of stage 1, replica 1",
+        "REDUCE of stage 1, replica 0",
+        "STEP of stage 1, replica 0",
+        "STEP of stage 1, replica 1",
+    ]
 
 
 def test_mp_basic_has_one_rank_at_work_at_a_time():
-    schedule = build_schedule("mp-basic", num_stages=2, num_microbatches=2)
+    schedule = build({"strategy": "mp-basic", "num_stages": 2, "num_microbatches": 2})
 
-    assert draw(schedule) == dedent("""\
-        clock  rank 0  rank 1
-            0  F0      .
-            1  .       F0
-            2  .       B0
-            3  B0      .
-            4  F1      .
-            5  .       F1
-            6  .       B1
-            7  B1      S1
-            8  S0      .""")
+    assert clocks(schedule).startswith("F0  .\n.   F0\n.   B0\nB0  .\nF1  .\n.   F1\n.   B1\nB1  R\n")
+
+
+def test_chimera_works_in_both_directions_at_once():
+    schedule = build({"strategy": "chimera", "num_stages": 4, "num_microbatches": 4})
+
+    assert clocks(schedule).startswith(
+        dedent("""\
+        F0  .   .   F2'
+        F1  F0  F2' F3'
+        .   F2' F0  .
+        F2' F1  F3' F0
+        B2' F3' F1  B0
+        F3' B2' B0  F1
+        B3' B0  B2' B1
+        """)
+    )
+
+
+@given(requests(), st.booleans())
+def test_every_schedule_passes_its_check(request, forward_only):
+    check_schedule(build(request, forward_only=forward_only), forward_only=forward_only)
+
+
+@given(requests(), st.booleans())
+def test_every_microbatch_passes_every_stage_once_each_way(request, forward_only):
+    schedule = build(request, forward_only=forward_only)
+    everything = [(s, k) for s in range(schedule.num_stages) for k in range(schedule.num_microbatches)]
+
+    for op in (Op.F,) if forward_only else (Op.F, Op.B):
+        assert sorted((action.stage, action.microbatch) for action in actions_of(schedule, op)) == everything
+
+
+@given(requests(), st.booleans())
+def test_every_action_lies_on_the_rank_that_holds_its_stage(request, forward_only):
+    schedule = build(request, forward_only=forward_only)
+
+    for rank, actions in enumerate(schedule.ranks):
+        assert {schedule.rank_of(action) for action in actions} <= {rank}
 
 
 @given(requests())
-def test_every_schedule_passes_its_check(request):
-    check_schedule(build(request))
-
-
-@given(requests())
-def test_every_microbatch_passes_every_stage_once_each_way(request):
-    schedule = build(request)
-    actions = [action for rank in schedule.ranks for action in rank]
-
-    for op in (Op.F, Op.B):
-        seen = sorted((action.stage, action.microbatch) for action in actions if action.op is op)
-        assert seen == [(s, k) for s in range(schedule.num_stages) for k in range(schedule.num_microbatches)]
+def test_forward_only_has_nothing_but_forwards(request):
+    assert {action.op for action in actions_of(build(request, forward_only=True), *Op)} == {Op.F}
 
 
 @given(requests())
 def test_each_replica_owns_a_contiguous_range_of_microbatches(request):
     schedule = build(request)
-    owners = {a.microbatch: a.replica for rank in schedule.ranks for a in rank if a.microbatch is not None}
+    owners = {action.microbatch: action.replica for action in actions_of(schedule, Op.F)}
 
+    assert sorted(owners) == list(range(schedule.num_microbatches))
     assert [owners[k] for k in sorted(owners)] == sorted(owners.values())
-    assert schedule.num_replicas == 1 or 2 * sum(owners.values()) == schedule.num_microbatches
+    counts = [list(owners.values()).count(replica) for replica in range(schedule.num_replicas)]
+    assert max(counts) - min(counts) <= 1
+    assert [len(schedule.microbatches_of(replica)) for replica in range(schedule.num_replicas)] == counts
 
 
-@given(st.integers(2, 8), st.integers(1, 4))
-def test_hiding_the_forward_shortens_the_step_as_the_formula_says(num_stages, half):
-    """T = S f + N S b + (N - 1) f for f = b = 1, up to the first update (engine notes on GEMS)."""
-    num_microbatches = 2 * half
-    lines = draw(build_schedule("master", num_stages=num_stages, num_microbatches=num_microbatches)).splitlines()[1:]
-
-    last_backward = max(clock for clock, line in enumerate(lines) if "B" in line)
-    assert last_backward + 1 == num_stages + num_microbatches * num_stages + num_microbatches - 1
-
-
-def test_the_mirrored_replica_lies_in_reverse():
-    assert [rank_of(stage, replica=1, num_stages=3) for stage in range(3)] == [2, 1, 0]
-
-
-@given(requests(), st.data())
-def test_a_lost_action_is_found(request, data):
+@given(requests())
+def test_each_copy_of_a_stage_is_reduced_and_stepped_once(request):
     schedule = build(request)
-    rank = data.draw(st.integers(0, len(schedule.ranks) - 1))
-    actions = list(schedule.ranks[rank])
-    lost = actions.pop(data.draw(st.integers(0, len(actions) - 1)))
+    copies = [(r, s) for r in range(schedule.num_replicas) for s in range(schedule.num_stages)]
 
-    with pytest.raises(ScheduleError, match=f"rank {rank}: missing .{lost}"):
-        check_schedule(with_rank(schedule, rank, actions))
+    for op in (Op.REDUCE, Op.STEP):
+        assert sorted((action.replica, action.stage) for action in actions_of(schedule, op)) == copies
 
 
-def test_two_live_microbatches_are_found():
-    schedule = build_schedule("mp-basic", num_stages=2, num_microbatches=2)
-    forward0, backward0, forward1, backward1, step = schedule.ranks[0]
+@given(requests())
+def test_weights_come_back_the_way_the_gradients_went(request):
+    schedule = build(request)
 
-    with pytest.raises(ScheduleError, match=r"rank 0: F of stage 0.* while the activations of F .* are alive"):
-        check_schedule(with_rank(schedule, 0, [forward0, forward1, backward0, backward1, step]))
-
-
-def test_an_update_before_the_last_backward_is_found():
-    schedule = build_schedule("mp-basic", num_stages=2, num_microbatches=1)
-    forward, backward, step = schedule.ranks[1]
-
-    with pytest.raises(ScheduleError, match="comes after the first update"):
-        check_schedule(with_rank(schedule, 1, [step, forward, backward]))
+    for action in actions_of(schedule, Op.REDUCE, Op.STEP):
+        if action.op is Op.REDUCE:
+            assert all(action in schedule.targets(source) for source in schedule.sources(action))
+            assert len(schedule.targets(action)) == (action.replica > 0)
+        else:
+            assert all(action in schedule.sources(target) for target in schedule.targets(action))
+            assert len(schedule.sources(action)) == (action.replica > 0)
 
 
-def test_an_order_that_stalls_is_found():
-    schedule = build_schedule("mp-basic", num_stages=2, num_microbatches=2)
-    forward0, backward0, forward1, backward1, step = schedule.ranks[1]
+@given(requests())
+def test_a_replica_brings_together_the_gradients_of_neighbours(request):
+    """Only then is what it passes on a few nodes of the one tree over the micro-batches."""
+    schedule = build(request)
 
-    with pytest.raises(ScheduleError, match=r"wait for each other: rank 0 at .* rank 1 at"):
-        check_schedule(with_rank(schedule, 1, [forward1, backward1, forward0, backward0, step]))
+    def below(action):
+        found = [action.replica]
+        for source in schedule.sources(action):
+            found += below(source)
+        return found
 
-
-def test_crosswise_updates_are_found():
-    """Two ranks that each reduce their own stage first would both wait for the other's gradients."""
-    schedule = build_schedule("mast", num_stages=2, num_microbatches=2)
-    *work, mirror_reduce, mirror_step = schedule.ranks[0][:4] + schedule.ranks[0][6:]
-    own_reduce, own_step = schedule.ranks[0][4:6]
-    crossed = with_rank(schedule, 0, [*work, mirror_reduce, mirror_step, own_reduce, own_step])
-
-    with pytest.raises(ScheduleError, match="wait for each other"):
-        check_schedule(crossed)
-    with pytest.raises(ScheduleError, match="stalls"):
-        draw(crossed)
+    for action in actions_of(schedule, Op.REDUCE):
+        found = below(action)
+        assert found == list(range(found[0], found[0] + len(found)))
+        if action.replica == 0:
+            assert len(found) == schedule.num_replicas
 
 
-def test_the_middle_rank_needs_its_own_result_first():
-    schedule = build_schedule("mast", num_stages=3, num_microbatches=2)
-    *work, mirror_reduce, owner_reduce, owner_step, mirror_step = schedule.ranks[1]
+@given(requests(("single", "mp-basic", "master")))
+def test_master_and_mp_basic_keep_one_microbatch_alive_per_rank(request):
+    schedule = build(request)
 
-    with pytest.raises(ScheduleError, match=r"rank 1: R.* comes before R.*replica 1, whose result it needs"):
-        check_schedule(with_rank(schedule, 1, [*work, owner_reduce, mirror_reduce, owner_step, mirror_step]))
+    for actions in schedule.ranks:
+        assert most_live(actions) == int(any(action.op is Op.F for action in actions))
+
+
+@given(requests(("gpipe",)))
+def test_gpipe_keeps_all_microbatches_of_its_replica_alive(request):
+    schedule = build(request)
+
+    for rank, actions in enumerate(schedule.ranks):
+        assert most_live(actions) == len(schedule.microbatches_of(rank // schedule.num_stages))
+
+
+@given(requests(("1f1b",)))
+def test_1f1b_keeps_as_many_alive_as_there_are_stages_from_here_to_the_end(request):
+    schedule = build(request)
+
+    for rank, actions in enumerate(schedule.ranks):
+        group, stage = divmod(rank, schedule.num_stages)
+        share = len(schedule.microbatches_of(group))
+        assert most_live(actions) == min(schedule.num_stages - stage, share)
+
+
+@given(requests(("chimera",)))
+def test_chimera_keeps_at_most_as_many_alive_as_there_are_stages(request):
+    schedule = build(request)
+
+    for actions in schedule.ranks:
+        assert most_live(actions) <= schedule.num_stages
+
+
+@given(st.integers(1, 4), st.integers(1, 3))
+def test_a_full_chimera_keeps_from_s_half_plus_1_to_s_alive(half, units):
+    """The range of the paper's table, for N a multiple of S (Li & Hoefler, SC21)."""
+    num_stages = 2 * half
+    schedule = build({"strategy": "chimera", "num_stages": num_stages, "num_microbatches": units * num_stages})
+
+    most = [most_live(actions) for actions in schedule.ranks]
+    assert (min(most), max(most)) == (half + 1, num_stages)
+
+
+@given(requests())
+def test_no_stage_keeps_more_alive_than_its_bound(request):
+    schedule = build(request)
+
+    for actions in schedule.ranks:
+        stages = {action.replica: action.stage for action in actions}
+        for total, by_replica in live_counts(actions):
+            for replica, count in by_replica.items():
+                assert count <= live_bound(
+                    schedule.strategy,
+                    stage=stages[replica],
+                    num_stages=schedule.num_stages,
+                    num_microbatches=len(schedule.microbatches_of(replica)),
+                )
+            assert total <= 1 or schedule.strategy != "master"
+
+
+@given(requests())
+def test_a_stage_is_reduced_as_soon_as_its_last_copy_is_done(request):
+    """Not after the whole step: the sums travel while other stages still compute."""
+    schedule = build(request)
+
+    for actions in schedule.ranks:
+        for index, action in enumerate(actions):
+            if action.op is Op.REDUCE:
+                later = [a for a in actions[index:] if a.op is Op.B]
+                assert all(a.replica != action.replica for a in later)
+    if schedule.strategy in ("gpipe", "1f1b") and schedule.data_parallel == 1:
+        assert all(actions[-2].op is Op.REDUCE and actions[-3].op is Op.B for actions in schedule.ranks)
+
+
+def test_a_mirrored_replica_lies_in_reverse():
+    place = {"num_stages": 3, "num_directions": 2}
+
+    assert [rank_of(1, stage, **place) for stage in range(3)] == [2, 1, 0]
+    assert [rank_of(2, stage, **place) for stage in range(3)] == [3, 4, 5]
+    assert [rank_of(3, stage, **place) for stage in range(3)] == [5, 4, 3]
+
+
+@given(requests())
+def test_each_rank_holds_one_stage_per_direction(request):
+    schedule = build(request)
+    directions = 2 if request["strategy"] in MIRRORED else 1
+
+    for actions in schedule.ranks:
+        assert len({(action.replica, action.stage) for action in actions}) == directions
 
 
 @pytest.mark.parametrize(
-    ("strategy", "num_stages", "num_microbatches", "message"),
+    ("strategy", "num_stages", "num_microbatches", "data_parallel", "message"),
     [
-        ("gpipe", 2, 2, "unknown strategy 'gpipe'; choose one of single, mp-basic, mast, master"),
-        ("single", 2, 2, "single has exactly one stage, got num_stages=2; for more use mp-basic"),
-        ("mp-basic", 1, 2, "mp-basic needs 2 or more stages, got num_stages=1; for one stage use single"),
-        ("master", 0, 2, "master needs 2 or more stages, got num_stages=0"),
-        ("mast", 2, 4, "mast has exactly 2 micro-batches, got 4; for more use master"),
-        ("master", 2, 3, "got the odd number 3; use 4, or mp-basic"),
-        ("mp-basic", 2, 0, "num_microbatches must be 1 or more, got 0"),
+        ("mast", 2, 2, 1, f"unknown strategy 'mast'; choose one of {', '.join(STRATEGIES)}"),
+        ("single", 2, 2, 1, "single has exactly one stage, got num_stages=2; for more use mp-basic"),
+        ("chimera", 3, 2, 1, "chimera needs an even number of stages, got num_stages=3; use 4, or 1f1b"),
+        ("master", 0, 2, 1, "num_stages must be 1 or more, got 0"),
+        ("mp-basic", 2, 0, 1, "num_microbatches must be 1 or more, got 0"),
+        ("gpipe", 2, 1, 0, "data_parallel must be 1 or more, got 0"),
     ],
 )
-def test_a_request_that_does_not_fit_says_what_would(strategy, num_stages, num_microbatches, message):
+def test_a_request_that_does_not_fit_says_what_would(strategy, num_stages, num_microbatches, data_parallel, message):
     with pytest.raises(ValueError, match=message):
-        build_schedule(strategy, num_stages=num_stages, num_microbatches=num_microbatches)
+        build(
+            {
+                "strategy": strategy,
+                "num_stages": num_stages,
+                "num_microbatches": num_microbatches,
+                "data_parallel": data_parallel,
+            }
+        )

@@ -2,7 +2,7 @@ import platform
 
 import pytest
 
-from training.engine.memory import keep_freed_memory
+from training.engine.allocator import keep_freed_memory
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="a setting of glibc")

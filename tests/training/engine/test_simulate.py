@@ -1,0 +1,223 @@
+"""The simulator meets the closed forms of the literature, and what a schedule keeps alive."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.training.engine.schedule_requests import build, requests
+from training.engine.partition import BlockCost
+from training.engine.recompute import Recompute
+from training.engine.schedule import Op, ScheduleError
+from training.engine.simulate import StageCost, simulate, stage_costs
+
+times = st.integers(1, 100)
+stages = st.integers(2, 8)
+even = st.integers(1, 4).map(lambda half: 2 * half)
+
+
+def simulated(strategy, num_stages, num_microbatches, forward, backward, **others):
+    schedule = build({"strategy": strategy, "num_stages": num_stages, "num_microbatches": num_microbatches})
+    return simulate(schedule, [StageCost(forward, backward)] * num_stages, **others)
+
+
+@given(stages, st.integers(1, 16), times, times)
+def test_mp_basic_takes_the_time_of_all_stages_one_after_the_other(s, n, f, b):
+    assert simulated("mp-basic", s, n, f, b).end_s == n * s * (f + b)
+
+
+@given(stages, st.integers(1, 16), times, times)
+def test_master_takes_the_time_of_its_closed_form(s, n, f, b):
+    """T = S f + N S b + (N - 1) f where a backward takes no less than a forward, for odd N as well."""
+    f, b = min(f, b), max(f, b)
+    timeline = simulated("master", s, n, f, b)
+
+    assert timeline.end_s == s * f + n * s * b + (n - 1) * f
+    assert timeline.bubble == pytest.approx(1 - n * (f + b) / timeline.end_s)
+
+
+@given(stages, st.integers(1, 16), times, times)
+def test_master_waits_for_the_slower_of_the_two_passes_at_every_stage(s, n, f, b):
+    """The closed form for any f and b: where forwards are slower, the hidden forward is the one to wait for."""
+    between = (s - 1) * max(f, b) + f + b
+
+    assert simulated("master", s, n, f, b).end_s == s * (f + b) + (n - 1) * between
+
+
+@given(stages, even, times, times)
+def test_master_gains_over_mp_basic_but_less_than_one_hidden_forward(s, n, f, b):
+    speed_up = simulated("mp-basic", s, n, f, b).end_s / simulated("master", s, n, f, b).end_s
+
+    assert 1 < speed_up < (f + b) / b
+
+
+def test_the_speed_up_of_two_microbatches_on_four_stages_is_that_of_the_reference():
+    """MAST, S = 4, b = 2 f: 1.143."""
+    assert simulated("mp-basic", 4, 2, 1, 2).end_s / simulated("master", 4, 2, 1, 2).end_s == pytest.approx(8 / 7)
+
+
+@given(st.sampled_from(["gpipe", "1f1b"]), stages, st.integers(1, 16), times, times)
+def test_gpipe_and_1f1b_take_the_time_of_their_closed_form(strategy, s, n, f, b):
+    timeline = simulated(strategy, s, n, f, b)
+
+    assert timeline.end_s == (n + s - 1) * (f + b)
+    assert timeline.bubble == pytest.approx((s - 1) / (n + s - 1))
+
+
+@given(even, st.integers(1, 4), times)
+def test_chimera_takes_the_time_of_its_closed_form(s, units, f):
+    """(2 N + S - 2) f for b = f and N a multiple of S; its bubble is (S - 2) / (2 N + S - 2) (Li & Hoefler, SC21)."""
+    n = units * s
+    timeline = simulated("chimera", s, n, f, f)
+
+    assert timeline.end_s == (2 * n + s - 2) * f
+    assert timeline.bubble == pytest.approx((s - 2) / (2 * n + s - 2))
+
+
+@given(even, times)
+def test_chimera_with_a_backward_of_two_forwards_has_the_bubble_of_the_reference(s, f):
+    """(S - 2) / (1.5 N + S - 2) for b = 2 f and N = S: 33 % for 8 stages."""
+    assert simulated("chimera", s, s, f, 2 * f).bubble == pytest.approx((s - 2) / (1.5 * s + s - 2))
+
+
+@pytest.mark.parametrize(
+    ("strategy", "percent"), [("master", 83), ("gpipe", 47), ("1f1b", 47), ("chimera", 33), ("mp-basic", 87.5)]
+)
+def test_master_is_no_scheme_for_speed(strategy, percent):
+    """Eight stages, eight micro-batches, b = 2 f: the ranks' idle time in per cent, as in the reference."""
+    assert 100 * simulated(strategy, 8, 8, 1, 2).bubble == pytest.approx(percent, abs=0.7)
+
+
+@given(requests())
+def test_no_step_is_shorter_than_its_busiest_rank_or_longer_than_all_work_in_a_row(request):
+    schedule = build(request)
+    costs = [StageCost(1.0 + stage, 2.0 * (1 + stage)) for stage in range(schedule.num_stages)]
+    timeline = simulate(schedule, costs)
+
+    busy = [sum(span.end_s - span.start_s for span in spans) for spans in timeline.ranks]
+    assert max(busy) <= timeline.end_s <= sum(busy)
+    assert 0 <= timeline.bubble < 1
+    for spans in timeline.ranks:
+        assert all(before.end_s <= after.start_s for before, after in pairwise(spans))
+
+
+@given(requests())
+def test_no_action_starts_before_what_it_takes_has_arrived(request):
+    schedule = build(request)
+    timeline = simulate(schedule, [StageCost(3.0, 5.0)] * schedule.num_stages, message_s=0.5)
+    spans = {span.action: span for row in timeline.ranks for span in row}
+
+    for span in spans.values():
+        for source in schedule.sources(span.action):
+            delay = 0.5 if schedule.rank_of(source) != schedule.rank_of(span.action) else 0.0
+            assert spans[source].end_s + delay <= span.start_s
+
+
+def test_messages_take_the_time_that_is_given_for_them():
+    """mp-basic with two stages and one micro-batch: down, up, and then the updates need none."""
+    assert simulated("mp-basic", 2, 1, 1.0, 2.0, message_s=0.25).end_s == 6.5
+
+
+def test_stages_out_of_balance_cost_master_its_gain():
+    """Four stages, four micro-batches, b = 2 f: evenly cut 1.23 times faster than mp-basic (reference A2)."""
+    schedule = build({"strategy": "master", "num_stages": 4, "num_microbatches": 4})
+    plain = build({"strategy": "mp-basic", "num_stages": 4, "num_microbatches": 4})
+    speed_ups = []
+    for flops in ([432.25] * 4, [199, 402, 545, 623], [146, 158, 545, 919]):
+        costs = [StageCost(f, 2 * f) for f in flops]
+        speed_ups.append(simulate(plain, costs).end_s / simulate(schedule, costs).end_s)
+
+    assert speed_ups == pytest.approx([1.231, 1.164, 1.092], abs=0.001)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "expected"),
+    [
+        ("mp-basic", [100, 100, 100, 100]),
+        ("master", [100, 100, 100, 100]),
+        ("gpipe", [800, 800, 800, 800]),
+        ("1f1b", [400, 300, 200, 100]),
+        ("chimera", [300, 400, 400, 300]),
+    ],
+)
+def test_kept_bytes_are_those_of_the_live_microbatches(strategy, expected):
+    schedule = build({"strategy": strategy, "num_stages": 4, "num_microbatches": 8})
+
+    assert simulate(schedule, [StageCost(1, 2, kept_bytes=100)] * 4).peak_bytes == tuple(expected)
+
+
+def test_a_rank_of_master_keeps_the_larger_of_its_two_stages_and_not_their_sum():
+    schedule = build({"strategy": "master", "num_stages": 2, "num_microbatches": 8})
+
+    assert (
+        simulate(schedule, [StageCost(1, 2, kept_bytes=70), StageCost(1, 2, kept_bytes=100)]).peak_bytes == (100,) * 2
+    )
+
+
+def test_what_backward_recomputes_comes_on_top():
+    schedule = build({"strategy": "gpipe", "num_stages": 2, "num_microbatches": 4})
+    costs = [StageCost(1, 3, kept_bytes=10, recomputed_bytes=100)] * 2
+
+    assert simulate(schedule, costs).peak_bytes == (140, 140)
+
+
+@given(requests())
+def test_every_activation_is_let_go_of_by_the_end(request):
+    schedule = build(request)
+    timeline = simulate(schedule, [StageCost(1, 2, kept_bytes=7 + stage) for stage in range(schedule.num_stages)])
+
+    assert [spans[-1].live_bytes for spans in timeline.ranks] == [0] * len(schedule.ranks)
+
+
+def test_recomputation_adds_one_forward_and_keeps_only_inputs():
+    blocks = [BlockCost(flops=10 * (k + 1), saved_bytes=100 * (k + 1), input_bytes=k + 1) for k in range(5)]
+
+    plain = stage_costs(blocks, (2,), Recompute())
+    every = stage_costs(blocks, (2,), Recompute(2))
+    part = stage_costs(blocks, (2,), Recompute(1, prefix=(1, 0)))
+
+    assert plain == [StageCost(30, 60, 300, 0), StageCost(120, 240, 1200, 0)]
+    assert every == [StageCost(30, 90, 1, 300), StageCost(120, 360, 3 + 5, 700)]
+    assert part == [StageCost(30, 70, 1 + 200, 100), StageCost(120, 240, 1200, 0)]
+
+
+def test_times_come_from_the_operations_per_second_of_a_rank():
+    blocks = [BlockCost(flops=300, saved_bytes=0, input_bytes=0)]
+
+    assert stage_costs(blocks, (), Recompute(), flops_per_s=100.0) == [StageCost(3.0, 6.0, 0, 0)]
+
+
+def test_groups_do_not_wait_for_each_other_before_their_sums():
+    alone = simulated("master", 3, 4, 2, 3)
+    groups = build({"strategy": "master", "num_stages": 3, "num_microbatches": 12, "data_parallel": 3})
+
+    assert simulate(groups, [StageCost(2, 3)] * 3).end_s == alone.end_s
+
+
+def test_forward_only_is_one_wave():
+    schedule = build({"strategy": "gpipe", "num_stages": 4, "num_microbatches": 6}, forward_only=True)
+
+    assert simulate(schedule, [StageCost(1, 2)] * 4).end_s == 6 + 3
+
+
+@given(st.integers(1, 4), st.integers(1, 4))
+def test_forward_only_in_two_directions_keeps_all_ranks_at_work(half, units):
+    """Two waves of N/2 that meet on alternate clocks."""
+    num_stages, num_microbatches = 2 * half, 2 * units
+    schedule = build(
+        {"strategy": "chimera", "num_stages": num_stages, "num_microbatches": num_microbatches}, forward_only=True
+    )
+
+    end = simulate(schedule, [StageCost(1, 2)] * num_stages).end_s
+    assert end == 2 * (units - 1) + num_stages
+
+
+def test_a_schedule_that_stalls_has_no_time():
+    schedule = build({"strategy": "mp-basic", "num_stages": 2, "num_microbatches": 2})
+    ranks = [list(actions) for actions in schedule.ranks]
+    ranks[1].sort(key=lambda action: -(action.microbatch or 0) if action.op in (Op.F, Op.B) else 1)
+    stalled = type(schedule)(schedule.strategy, 2, 2, 1, tuple(map(tuple, ranks)))
+
+    with pytest.raises(ScheduleError, match="stalls"):
+        simulate(stalled, [StageCost(1, 2)] * 2)
