@@ -48,24 +48,29 @@ def predict_memory(blocks: Sequence[nn.Module], loss: Loss, batch: Batch, plan: 
             float32) and the targets.
     """
     one_group = replace(plan, data_parallel=1)
-    share = range(plan.num_microbatches) if plan.data_parallel > 1 else range(len(batch.shapes))
+    whole = build_schedule(
+        plan.strategy,
+        num_stages=plan.num_stages,
+        num_microbatches=len(batch.shapes),
+        data_parallel=plan.data_parallel,
+    )
+    share = whole.microbatches_below(0, whole.num_directions)
     # A copy for each replica, made before: fake tensors cannot be copied.
     shells = [without_memory(blocks, channels_last=plan.channels_last) for _ in ("normal", "mirrored")]
     with fake_tensors():
         fakes = [list(shell.to_empty(device=plan.device)) for shell in shells]
-        group = _Group(fakes, loss, _FakeBatch(batch, len(share)), one_group)
-        group.step()
-        return group.step()
+        group = _Group(fakes, loss, one_group)
+        # Each kind of boundary passes once in each direction; from then on it can come in ahead.
+        shapes = [batch.shapes[k] for k in share]
+        group.step(_FakeBatch(batch, [*dict.fromkeys(shapes)] * 2))
+        return group.step(_FakeBatch(batch, shapes))
 
 
 class _Group:
     """All ranks of one group in this process, on fake tensors."""
 
-    def __init__(self, fakes: Sequence[Sequence[nn.Module]], loss: Loss, batch: Batch, plan: Plan):
-        self._loss, self._batch = loss, batch
-        self._schedule = build_schedule(
-            plan.strategy, num_stages=plan.num_stages, num_microbatches=len(batch.shapes), data_parallel=1
-        )
+    def __init__(self, fakes: Sequence[Sequence[nn.Module]], loss: Loss, plan: Plan):
+        self._loss, self._plan = loss, plan
         self._counters = [LiveBytes(enabled=True) for _ in range(plan.num_stages)]
         mail: _Mail = defaultdict(deque)
         self._executors = []
@@ -84,14 +89,17 @@ class _Group:
             held = [tensor for c in copies.values() for tensor in (*c.module.parameters(), *c.module.buffers())]
             self._weight_bytes.append(sum(tensor.numel() * tensor.element_size() for tensor in held))
 
-    def step(self) -> list[RankMemory]:
+    def step(self, batch: Batch) -> list[RankMemory]:
         """One step of all ranks, action by action in an order in which no rank waits."""
-        steps = [executor.begin(self._schedule, self._batch, self._loss) for executor in self._executors]
+        schedule = build_schedule(
+            self._plan.strategy, num_stages=self._plan.num_stages, num_microbatches=len(batch.shapes)
+        )
+        steps = [executor.begin(schedule, batch, self._loss) for executor in self._executors]
         after: list[list[int]] = [[] for _ in steps]
         done: set[Action] = set()
         while any(len(after[rank]) < len(step.actions) for rank, step in enumerate(steps)):
             for rank, step in enumerate(steps):
-                if self._is_ready(step, len(after[rank]), done):
+                if _is_ready(step, len(after[rank]), done):
                     self._executors[rank].do(step, len(after[rank]))
                     done.add(step.actions[len(after[rank])])
                     after[rank].append(self._counters[rank].now)
@@ -102,10 +110,11 @@ class _Group:
             for counter, bytes_after, weight_bytes in zip(self._counters, after, self._weight_bytes, strict=True)
         ]
 
-    def _is_ready(self, step: Step, index: int, done: set[Action]) -> bool:
-        if index == len(step.actions):
-            return False
-        return all(source in done for source in self._schedule.sources(step.actions[index]))
+
+def _is_ready(step: Step, index: int, done: set[Action]) -> bool:
+    if index == len(step.actions):
+        return False
+    return all(source in done for source in step.schedule.sources(step.actions[index]))
 
 
 def _pick(stages: list[list[nn.Sequential]], stage: int, mirrored: bool) -> nn.Sequential:
@@ -115,15 +124,15 @@ def _pick(stages: list[list[nn.Sequential]], stage: int, mirrored: bool) -> nn.S
 class _FakeBatch:
     """The shapes of a batch, with targets but without inputs."""
 
-    def __init__(self, batch: Batch, num_microbatches: int):
-        self.shapes = batch.shapes[:num_microbatches]
+    def __init__(self, batch: Batch, shapes: Sequence[tuple[int, ...]]):
+        self.shapes = shapes
         self._batch = batch
 
     def inputs(self, microbatch: int) -> Tensor:
         return torch.empty(self.shapes[microbatch])
 
     def targets(self, microbatch: int) -> Any:
-        return self._batch.targets(microbatch)
+        return self._batch.targets(self._batch.shapes.index(self.shapes[microbatch]))
 
 
 class _NoSync:

@@ -1,0 +1,88 @@
+"""Time and memory of every strategy for ResNet-110-v2 on 1024 px tiles: 4 ranks, 8 tiles per step, one at a time.
+
+    .venv/bin/python -m benchmarks.strategies
+
+Nothing is run: time is simulated from operations (a backward counted as two forwards, messages as free), live bytes
+are predicted by walking the real executor over fake tensors. Prints one JSON line per setting; the committed ones are
+in benchmarks/results/strategies.jsonl.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from training.engine.partition import block_costs
+from training.engine.plan import make_plan
+from training.engine.predict import predict_memory
+from training.engine.recompute import Recompute
+from training.engine.schedule import build_schedule
+from training.engine.simulate import simulate, stage_costs
+from training.models.resnet_v2 import resnet_v2_blocks
+from training.parallel_plan import cross_entropy
+
+DEPTH, SIDE_PX, RANKS, TILES = 110, 1024, 4, 8
+SETTINGS = [
+    (strategy, balance, every)
+    for strategy in ("mp-basic", "master", "gpipe", "1f1b", "chimera", "single")
+    for balance in ("flops", "bytes")
+    for every in (0, 1, 2, 4)
+    if strategy != "single" or balance == "flops"
+]
+
+
+@dataclass(frozen=True)
+class Shapes:
+    """A batch that is never read."""
+
+    shapes: list[tuple[int, ...]]
+
+    def inputs(self, microbatch: int) -> Tensor:
+        raise NotImplementedError("nothing is run")
+
+    def targets(self, microbatch: int) -> Tensor:
+        return torch.zeros(self.shapes[microbatch][0], dtype=torch.int64)
+
+
+def main() -> None:
+    blocks = resnet_v2_blocks(depth=DEPTH, num_classes=2)
+    costs = block_costs(blocks, (1, 3, SIDE_PX, SIDE_PX))
+    whole = sum(cost.flops for cost in costs)
+    for strategy, balance, every in SETTINGS:
+        groups = RANKS if strategy == "single" else 1
+        plan = make_plan(
+            strategy,
+            costs=[cost.flops if balance == "flops" else cost.saved_bytes for cost in costs],
+            num_stages=RANKS // groups,
+            num_microbatches=TILES // groups,
+            data_parallel=groups,
+            recompute=Recompute(every),
+        )
+        schedule = build_schedule(strategy, num_stages=plan.num_stages, num_microbatches=TILES, data_parallel=groups)
+        timeline = simulate(schedule, stage_costs(costs, plan.cuts, plan.recompute))
+        memory = predict_memory(blocks, cross_entropy, Shapes([(1, 3, SIDE_PX, SIDE_PX)] * TILES), plan)
+        line = {
+            "benchmark": "strategies",
+            "network": f"ResNet-{DEPTH}-v2, {SIDE_PX} px, fp32",
+            "strategy": "ddp" if strategy == "single" else strategy,
+            "stages balanced by": balance,
+            "recompute every": every,
+            "ranks": RANKS,
+            "tiles per step": TILES,
+            "live GB of the fullest rank": round(max(rank.peak_bytes for rank in memory) / 1e9, 2),
+            # 1.0 is the whole step on one rank after another, without recomputation: mp-basic.
+            "time / mp-basic": round(timeline.end_s / (3 * whole * TILES), 3),
+            "bubble": round(timeline.bubble, 3),
+            "versions": {"python": platform.python_version(), "torch": torch.__version__},
+            "machine": f"{platform.system()} {platform.machine()}",
+            "command": "python -m benchmarks.strategies",
+        }
+        print(json.dumps(line), flush=True)
+
+
+if __name__ == "__main__":
+    main()
