@@ -40,9 +40,9 @@ class StageCopy:
         self.weights = [weight for weight in module.parameters() if weight.requires_grad]
         self.gradient_sum = TreeSum()
         self.statistics: dict[int, Statistics] = {}
-        self._counter = counter or LiveBytes()
-        self._counter.exclude([*module.parameters(), *module.buffers()])
-        self._device = device
+        self.counter = counter or LiveBytes()
+        self.counter.exclude([*module.parameters(), *module.buffers()])
+        self.device = device
         self._precision = precision
         everything = [Segment(range(len(module)), recomputed=False)]
         self._pieces = [
@@ -96,7 +96,7 @@ class StageCopy:
         return taken
 
     def autocast(self) -> torch.autocast:
-        return torch.autocast(self._device.type, dtype=torch.bfloat16, enabled=self._precision == "bf16")
+        return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self._precision == "bf16")
 
 
 @dataclass
@@ -120,10 +120,10 @@ class _Piece:
         self._weights = [weight for weight in module.parameters() if weight.requires_grad]
 
     def forward(self, value: Boundary, finish: Finish | None, passed: list[_Passed]) -> Boundary:
-        counter = self._owner._counter
+        counter = self._owner.counter
         everything = as_tuple(value)
         counter.hold(everything)
-        random_state = _random_state(self._owner._device) if self.recomputed else []
+        random_state = _random_state(self._owner.device) if self.recomputed else []
         output = self._without_graph(value) if self.recomputed else self._run(value, finish)
         inputs = value if self.recomputed else needing_gradient(value)
         counter.hold(as_tuple(inputs))
@@ -136,7 +136,7 @@ class _Piece:
         self, passed: _Passed, gradients: tuple[Tensor, ...] | None, found: dict[int, Tensor]
     ) -> tuple[Tensor, ...]:
         """Note the gradients of the weights in `found`, by identity; return those of the inputs that need one."""
-        counter = self._owner._counter
+        counter = self._owner.counter
         given = gradients or ()
         counter.hold(given)
         inputs = needing_gradient(passed.inputs)
@@ -154,7 +154,7 @@ class _Piece:
         return result
 
     def _run(self, value: Boundary, finish: Finish | None) -> Boundary:
-        with self._owner._counter.watch(), self._owner.autocast():
+        with self._owner.counter.watch(), self._owner.autocast():
             output: Boundary = self._module(value)
             return output if finish is None else finish(_only(output))
 
@@ -171,7 +171,7 @@ class _Piece:
 
     def _again(self, passed: _Passed, gradients: tuple[Tensor, ...]) -> tuple[list[Any], tuple[Tensor, ...]]:
         """Forward once more, with a graph. BatchNorm has seen the micro-batch already; random numbers repeat."""
-        device = self._owner._device
+        device = self._owner.device
         with record_statistics(tracking_layers(self._module)), _random_numbers(passed.random_state, device):
             outputs = as_tuple(self._run(passed.inputs, None))
         outputs = tuple(tensor for tensor in outputs if tensor.is_floating_point())
