@@ -94,6 +94,20 @@ def tile(
 
 
 @cli.command()
+def plan(
+    recipe: Annotated[Path, typer.Argument(help="Recipe (TOML), or the name of a shipped one.")],
+    project: ProjectOption = HERE,
+    tile_px: Annotated[int | None, typer.Option(min=1, help="Side of a tile [default: the recipe's tile set].")] = None,
+    draw: Annotated[Path | None, typer.Option(help="SVG file to draw the order of work into.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """What a recipe will do, without training: who does what when, memory per rank, other strategies."""
+    from pipeline.verbs.plan import run_plan
+
+    run_plan(recipe, project, tile_px=tile_px, draw=draw, as_json=as_json)
+
+
+@cli.command()
 def train(
     recipe: Annotated[Path, typer.Argument(help="Recipe (TOML), or the name of a shipped one.")],
     project: ProjectOption = HERE,

@@ -11,6 +11,7 @@ import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pipeline import errors
 from pipeline.errors import GemslideError
@@ -83,12 +84,32 @@ def _die_with_parent() -> None:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
+def show_plan(recipe: Path, project: Path, *, tile_px: int | None, svg: bool) -> dict[str, Any]:
+    """What a recipe will do, without training: see training/show_plan.py.
+
+    Args:
+        tile_px: side of a tile; None asks the recipe's tile set in the project.
+        svg: also the drawing for a page, in "svg".
+
+    Raises:
+        GemslideError: with the code of whatever is wrong with the recipe or the tile set.
+    """
+    arguments = [str(recipe), "--project", str(project), *(["--svg"] if svg else [])]
+    return _ask("training.show_plan", [*arguments, *([f"--tile-px={tile_px}"] if tile_px else [])], "planning")
+
+
 def _check(recipe: Path, project: Path, num_ranks: int) -> None:
-    command = [sys.executable, "-m", "training.preflight", str(recipe), "--project", str(project)]
-    done = subprocess.run([*command, "--nproc", str(num_ranks)], check=False, capture_output=True, text=True)
+    arguments = [str(recipe), "--project", str(project), "--nproc", str(num_ranks)]
+    _ask("training.preflight", arguments, "the check before training")
+
+
+def _ask(module: str, arguments: list[str], what: str) -> dict[str, Any]:
+    """Run a module of training that answers in one JSON line."""
+    done = subprocess.run([sys.executable, "-m", module, *arguments], check=False, capture_output=True, text=True)
     try:
-        report = json.loads(done.stdout.strip().splitlines()[-1])
+        report: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
     except (IndexError, ValueError) as error:
-        raise errors.UnreadableError(f"the check before training failed:\n{done.stderr.strip()}") from error
+        raise errors.UnreadableError(f"{what} failed:\n{done.stderr.strip()}") from error
     if not report["ok"]:
         raise BY_CODE.get(report["code"], errors.BadRecipeError)(report["message"])
+    return report

@@ -1,0 +1,172 @@
+"""`gemslide plan`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from textwrap import fill
+from typing import Any
+
+import typer
+
+from pipeline import errors
+from pipeline.cli_output import errors_in_words
+from pipeline.files import write_text_atomic
+from pipeline.launch import show_plan
+
+COLUMNS = 100
+LIVE_BYTES = (
+    "Live bytes are what a rank keeps of activations, inputs, boundaries between stages and messages under way, at the "
+    "worst moment of a step; they come from playing the step on tensors without memory, not from a rule of thumb. On "
+    "top come the weights above (those of both stages where there are two), their gradients (as much again, several "
+    "times while they are added up), the optimizer's state of the stages a rank owns, and workspaces."
+)
+TIMES = (
+    "Time counts operations: a backward is two forwards, messages take none. Idle is the part of the ranks' time spent "
+    "waiting. Kept is what autograd keeps on the rank that keeps most; boundaries under way come on top. "
+    "ddp is the whole network on each rank, with a share of the micro-batches."
+)
+
+
+def run_plan(recipe: Path, project: Path, *, tile_px: int | None, draw: Path | None, as_json: bool) -> None:
+    with errors_in_words(as_json=as_json, name=recipe.stem):
+        if draw:
+            _check_place(draw)
+        report = show_plan(recipe, project, tile_px=tile_px, svg=draw is not None)
+        if draw:
+            _write(draw, report.pop("svg"))
+            report["drawn_in"] = str(draw)
+    del report["ok"]
+    typer.echo(json.dumps(report) if as_json else "\n".join(_in_words(report)))
+
+
+def _check_place(draw: Path) -> None:
+    """Raises UnreadableError before any work is done."""
+    if not draw.absolute().parent.is_dir():
+        raise errors.UnreadableError(
+            f"--draw {draw}: there is no folder {draw.absolute().parent}. Make it first, or name another file."
+        )
+    if draw.is_dir():
+        raise errors.UnreadableError(
+            f"--draw {draw}: this is a folder. Name a file in it, such as {draw / 'plan.svg'}."
+        )
+
+
+def _write(draw: Path, svg: str) -> None:
+    try:
+        write_text_atomic(draw, svg)
+    except errors.DiskFullError as error:
+        raise errors.DiskFullError(
+            f"--draw {draw}: cannot be written ({error.__cause__}). Make room, or name a file where you may write."
+        ) from error
+
+
+def _in_words(report: dict[str, Any]) -> Iterator[str]:
+    yield f"{Path(report['recipe']).name}: {report['network']}, {report['num_blocks']} blocks"
+    yield ""
+    yield from _facts(report)
+    yield ""
+    if report["data_parallel"] > 1:
+        yield "The first group; the others are like it:"
+    yield from _ranks(report["ranks"])
+    yield ""
+    yield fill(LIVE_BYTES, COLUMNS)
+    yield ""
+    yield from _comparison(report)
+    yield ""
+    yield fill(f"{TIMES} {_when_not(report)}", COLUMNS)
+    yield ""
+    yield from _drawing(report)
+    if "drawn_in" in report:
+        yield ""
+        yield f"drawing: {report['drawn_in']}"
+
+
+def _facts(report: dict[str, Any]) -> Iterator[str]:
+    groups, stages, tiles = report["data_parallel"], report["num_stages"], report["microbatch_size"]
+    named = "" if report["named"] == report["strategy"] else f" ({report['named']} in the recipe)"
+    yield f"strategy       {report['strategy']}{named}"
+    yield f"stages         S = {stages}" + (f", cut by {report['balance']}" if stages > 1 else "")
+    yield f"micro-batches  N = {report['num_microbatches']}, each of {_count(tiles, 'tile')} of {report['tile_px']} px"
+    yield f"groups         D = {groups}"
+    yield f"batch          {_count(report['batch_size'], 'tile')} per optimizer step (D × N × micro-batch)"
+    yield f"ranks          {report['world_size']} (D × S): `gemslide train … --nproc {report['world_size']}`"
+    yield f"recompute      {report['recompute']}"
+    yield f"precision      {report['precision']}"
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number} {thing}{'' if number == 1 else 's'}"
+
+
+def _ranks(ranks: Sequence[dict[str, Any]]) -> Iterator[str]:
+    rows = [("rank", "stage", "blocks", "forward GFLOP", "weights MB", "live GB, peak")]
+    for rank in ranks:
+        memory = (f"{rank['weight_bytes'] / 1e6:.1f}", f"{rank['peak_live_bytes'] / 1e9:.3f}")
+        for index, stage in enumerate(rank["stages"]):
+            first, last = stage["blocks"]
+            name = f"{stage['stage']}{_mark(stage['is_mirrored'])}"
+            blocks = str(first) if first == last else f"{first}–{last}"
+            gflop = f"{stage['forward_flops'] / 1e9:.1f}"
+            rows.append(("" if index else str(rank["rank"]), name, blocks, gflop, *(("", "") if index else memory)))
+    yield from _table(rows, left=(1, 2))
+    mirrored = any(stage["is_mirrored"] for rank in ranks for stage in rank["stages"])
+    yield "GFLOP are those of one micro-batch." + (" A mark (') stands for the mirrored replica." if mirrored else "")
+
+
+def _mark(is_mirrored: bool) -> str:
+    return "'" if is_mirrored else ""
+
+
+def _comparison(report: dict[str, Any]) -> Iterator[str]:
+    yield f"One group's share of a step (N = {report['num_microbatches']}) under each strategy:"
+    rows = [("strategy", "recompute", "ranks", "time", "idle", "kept GB", "weights MB", "")]
+    own = (report["strategy"], report["recompute"])
+    for row in report["comparison"]:
+        is_own = (row["strategy"], row["recompute"]) == own
+        rows.append(
+            (
+                row["strategy"],
+                row["recompute"],
+                str(row["num_ranks"]),
+                f"{row['time']:.2f}",
+                f"{row['bubble']:.0%}",
+                f"{row['kept_bytes'] / 1e9:.3f}",
+                f"{row['weight_bytes'] / 1e6:.1f}",
+                "<- this recipe" if is_own else "",
+            )
+        )
+    yield from _table(rows, left=(0, 1, 7))
+
+
+def _when_not(report: dict[str, Any]) -> str:
+    """One sentence of honesty."""
+    ddp = [row for row in report["comparison"] if row["strategy"] == "ddp"]
+    own = next(row for row in report["comparison"] if row["strategy"] == report["strategy"])
+    words = "When a tile fits one device with recompute, ddp is "
+    if not ddp:
+        return f"{words}faster than any cut into stages: no rank waits for another."
+    is_faster = ddp[-1]["time"] < own["time"]
+    return (
+        f"{words}{'faster' if is_faster else 'simpler, though with these numbers not faster'}: no rank waits for "
+        f"another (here {ddp[-1]['time']:.2f} of the time of mp-basic, {ddp[-1]['kept_bytes'] / 1e9:.3f} GB kept)."
+    )
+
+
+def _drawing(report: dict[str, Any]) -> Iterator[str]:
+    drawn, wanted = report["drawn_microbatches"], report["num_microbatches"]
+    shortened = f", drawn with {drawn} of the {wanted} micro-batches" if drawn < wanted else ""
+    yield f"Order of work of one group{shortened}:"
+    yield fill("F forward, B backward, with the micro-batch; R sum of gradients, S update, with the stage.", COLUMNS)
+    yield report["drawing"]
+
+
+def _table(rows: Sequence[Sequence[str]], *, left: Sequence[int]) -> Iterator[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = (
+            cell.ljust(width) if index in left else cell.rjust(width)
+            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        yield "  ".join(cells).rstrip()

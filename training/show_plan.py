@@ -1,0 +1,253 @@
+"""`python -m training.show_plan RECIPE --project DIR [--tile-px N] [--svg]`: what a recipe will do, without training.
+
+Says in one JSON line on standard output how the network is cut, what each rank does and keeps, and what the other
+strategies would cost.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from training.config import Recipe, find_recipe, load_recipe
+from training.engine.draw import draw_svg, draw_text
+from training.engine.partition import BlockCost, stage_ranges
+from training.engine.plan import Plan
+from training.engine.predict import predict_memory
+from training.engine.recompute import Recompute
+from training.engine.schedule import STRATEGIES, Schedule, build_schedule
+from training.engine.simulate import StageCost, simulate, stage_costs
+from training.errors import BadRecipeError, TrainingError
+from training.parallel_plan import blocks_of, costs_of, cross_entropy, plan_of
+from training.preflight import dataset_error
+from training.tile_dataset import find_source
+
+MOST_DRAWN = 8
+"""Micro-batches of a group in the drawing for the terminal."""
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A recipe, priced."""
+
+    recipe: Recipe
+    blocks: list[nn.Module]
+    costs: list[BlockCost]
+    plan: Plan
+
+    @property
+    def stage_costs(self) -> list[StageCost]:
+        return stage_costs(self.costs, self.plan.cuts, self.plan.recompute)
+
+    def schedule(self, num_microbatches: int) -> Schedule:
+        """Of the whole step, with so many micro-batches in each group."""
+        return build_schedule(
+            self.plan.strategy,
+            num_stages=self.plan.num_stages,
+            num_microbatches=num_microbatches * self.plan.data_parallel,
+            data_parallel=self.plan.data_parallel,
+        )
+
+
+class _EmptyBatch:
+    """The shapes of one group's share of a full batch; nobody asks for its inputs."""
+
+    def __init__(self, recipe: Recipe, side_px: int):
+        self._num_tiles = recipe.parallel.microbatch_size
+        self.shapes = [(self._num_tiles, 3, side_px, side_px)] * recipe.parallel.num_microbatches
+
+    def inputs(self, microbatch: int) -> Tensor:
+        return torch.empty(self.shapes[microbatch])
+
+    def targets(self, microbatch: int) -> Tensor:
+        return torch.zeros(self._num_tiles, dtype=torch.int64)
+
+
+def show_plan(recipe_name: Path, project_dir: Path, *, tile_px: int | None, svg: bool) -> dict[str, Any]:
+    """Everything about a plan that can be known without running it.
+
+    Args:
+        tile_px: side of a tile; None asks the recipe's tile set in the project.
+        svg: draw for a page as well.
+
+    Raises:
+        TrainingError: a recipe that cannot be planned; or what the dataset raises.
+    """
+    path = find_recipe(recipe_name)
+    recipe = load_recipe(path)
+    side_px = tile_px or _side_in_tile_set(recipe, project_dir)
+    planned = _price(recipe, side_px)
+    plan, model = planned.plan, recipe.model
+    drawn = min(plan.num_microbatches, MOST_DRAWN)
+    group = range(plan.num_stages)
+    report = {
+        "recipe": str(path.absolute()),
+        "network": f"{model.name} {model.variant}, depth {model.depth}, {model.norm} norm",
+        "num_blocks": len(planned.blocks),
+        "tile_px": side_px,
+        "named": recipe.parallel.strategy,
+        "strategy": plan.strategy,
+        "num_stages": plan.num_stages,
+        "num_microbatches": plan.num_microbatches,
+        "data_parallel": plan.data_parallel,
+        "microbatch_size": recipe.parallel.microbatch_size,
+        "batch_size": recipe.parallel.batch_size,
+        "world_size": plan.world_size,
+        "recompute": recompute_in_words(plan.recompute),
+        "precision": plan.precision,
+        "balance": recipe.parallel.balance,
+        "ranks": _ranks(planned, side_px),
+        "comparison": compare(planned),
+        "drawing": draw_text(planned.schedule(drawn), ranks=group),
+        "drawn_microbatches": drawn,
+    }
+    if svg:
+        schedule = planned.schedule(plan.num_microbatches)
+        groups = f", first of {plan.data_parallel} groups" if plan.data_parallel > 1 else ""
+        title = f"{plan.strategy}: S = {plan.num_stages} stages, N = {plan.num_microbatches} micro-batches{groups}"
+        report["svg"] = draw_svg(simulate(schedule, planned.stage_costs), schedule, title=title, ranks=group)
+    return report
+
+
+def _side_in_tile_set(recipe: Recipe, project_dir: Path) -> int:
+    factory = find_source(recipe.data.source)
+    try:
+        return factory(project_dir, recipe.data.tile_set, recipe.data.classes).tile_px
+    except factory.Error as error:
+        raise type(error)(f"{error} To plan without tiles, give their side: `--tile-px 1024`.") from error
+
+
+def _price(recipe: Recipe, side_px: int) -> Planned:
+    try:
+        blocks = blocks_of(recipe.model, side_px)
+        costs = costs_of(recipe, blocks, side_px)
+        return Planned(recipe, blocks, costs, plan_of(recipe, blocks, side_px, torch.device("cpu"), costs))
+    except ValueError as error:  # more stages than blocks, a tile side that the network does not take
+        raise BadRecipeError(f"{error}.") from error
+
+
+def recompute_in_words(recompute: Recompute) -> str:
+    """For people."""
+    if not recompute.every:
+        return "none"
+    words = "every block" if recompute.every == 1 else f"every {recompute.every} blocks"
+    if recompute.prefix is None:
+        return words
+    return f"{words} of the first {', '.join(map(str, recompute.prefix))} blocks of the stages"
+
+
+def _ranks(planned: Planned, side_px: int) -> list[dict[str, Any]]:
+    """What each rank of the first group holds."""
+    ranges = stage_ranges(planned.plan.cuts, len(planned.blocks))
+    batch = _EmptyBatch(planned.recipe, side_px)
+    memory = predict_memory(planned.blocks, cross_entropy, batch, planned.plan)
+    return [
+        {
+            "rank": rank,
+            "stages": [
+                {
+                    "stage": stage,
+                    "is_mirrored": index == 1,
+                    "blocks": [ranges[stage].start, ranges[stage].stop - 1],
+                    "forward_flops": sum(planned.costs[i].flops for i in ranges[stage]),
+                }
+                for index, (_, stage) in enumerate(planned.plan.held_by(rank))
+            ],
+            "weight_bytes": memory[rank].weight_bytes,
+            "peak_live_bytes": memory[rank].peak_bytes,
+        }
+        for rank in range(planned.plan.num_stages)
+    ]
+
+
+def compare(planned: Planned) -> list[dict[str, Any]]:
+    """One group's share of a step under every strategy that takes these numbers of stages and micro-batches.
+
+    `single` does it on one rank, `ddp` with a whole network on each rank of the group. `time` is relative to
+    `mp-basic`, which takes as long as `single`.
+    """
+    plan, stages = planned.plan, planned.stage_costs
+    alone = [_on_one_rank(stages)]
+    rows = [_row(planned, "single", alone, plan.recompute)]
+    if plan.num_stages > 1:
+        fitting = [s for s in STRATEGIES if s != "single" and not (s == "chimera" and plan.num_stages % 2)]
+        rows += [_row(planned, strategy, stages, plan.recompute) for strategy in fitting]
+        rows.append(_row(planned, "ddp", alone, plan.recompute))
+    every_block = Recompute(every=1)
+    if plan.recompute != every_block:
+        again = stage_costs(planned.costs, (), every_block)
+        rows.append(_row(planned, "ddp" if plan.num_stages > 1 else "single", again, every_block))
+    return rows
+
+
+def _row(planned: Planned, strategy: str, costs: Sequence[StageCost], recompute: Recompute) -> dict[str, Any]:
+    num_ranks = 1 if strategy == "single" else planned.plan.num_stages
+    schedule = build_schedule(
+        "single" if strategy == "ddp" else strategy,
+        num_stages=len(costs),
+        num_microbatches=planned.plan.num_microbatches,
+        data_parallel=num_ranks // len(costs),
+    )
+    timeline = simulate(schedule, costs)
+    alone_s = planned.plan.num_microbatches * sum(cost.forward_s + cost.backward_s for cost in planned.stage_costs)
+    return {
+        "strategy": strategy,
+        "recompute": recompute_in_words(recompute),
+        "num_ranks": num_ranks,
+        "time": timeline.end_s / alone_s if alone_s else 1.0,
+        "bubble": timeline.bubble,
+        "kept_bytes": max(timeline.peak_bytes),
+        "weight_bytes": _weight_bytes(planned, schedule),
+    }
+
+
+def _on_one_rank(stages: Sequence[StageCost]) -> StageCost:
+    """The stages one after the other as one."""
+    return StageCost(
+        sum(cost.forward_s for cost in stages),
+        sum(cost.backward_s for cost in stages),
+        sum(cost.kept_bytes for cost in stages),
+        max(cost.recomputed_bytes for cost in stages),
+    )
+
+
+def _weight_bytes(planned: Planned, schedule: Schedule) -> int:
+    """Weights and buffers of the rank that holds most of them."""
+    cuts = planned.plan.cuts if schedule.num_stages > 1 else ()
+    per_block = [
+        sum(tensor.numel() * tensor.element_size() for tensor in (*block.parameters(), *block.buffers()))
+        for block in planned.blocks
+    ]
+    stages = [sum(per_block[i] for i in blocks) for blocks in stage_ranges(cuts, len(per_block))]
+    both = zip(stages, reversed(stages), strict=True) if schedule.num_directions == 2 else ((each,) for each in stages)
+    return max(map(sum, both))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m training.show_plan")
+    parser.add_argument("recipe", type=Path)
+    parser.add_argument("--project", type=Path, default=Path())
+    parser.add_argument("--tile-px", type=int)
+    parser.add_argument("--svg", action="store_true")
+    arguments = parser.parse_args()
+    report: dict[str, Any]
+    try:
+        planned = show_plan(arguments.recipe, arguments.project, tile_px=arguments.tile_px, svg=arguments.svg)
+    except (TrainingError, dataset_error(arguments.recipe)) as error:
+        report = {"ok": False, "code": getattr(error, "code", "bad_recipe"), "message": str(error)}
+    else:
+        report = {"ok": True, **planned}
+    sys.stdout.write(json.dumps(report) + "\n")
+    return 0 if report["ok"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
