@@ -35,8 +35,9 @@ num_classes = 2
 [parallel]
 strategy = "{strategy}"
 num_stages = {num_stages}
-num_microbatches = 2
+num_microbatches = {num_microbatches}
 microbatch_size = 4
+data_parallel = {data_parallel}
 timeout_s = 120.0
 [optim]
 lr = 0.05
@@ -58,9 +59,31 @@ class SmallRoad:
         return "small-test"
 
 
-def write_recipe(path: Path, *, strategy: str = "single", num_stages: int = 1, steps: int = 4) -> Path:
-    path.write_text(RECIPE.format(strategy=strategy, num_stages=num_stages, steps=steps), encoding="utf-8")
+def write_recipe(
+    path: Path,
+    *,
+    strategy: str = "single",
+    num_stages: int = 1,
+    num_microbatches: int = 2,
+    data_parallel: int = 1,
+    steps: int = 4,
+) -> Path:
+    text = RECIPE.format(
+        strategy=strategy,
+        num_stages=num_stages,
+        num_microbatches=num_microbatches,
+        data_parallel=data_parallel,
+        steps=steps,
+    )
+    path.write_text(text, encoding="utf-8")
     return path
+
+
+def share_tiles(project: Project, folder: Path) -> None:
+    """Make `folder` a project of its own that shares slides and tiles with another."""
+    folder.mkdir(exist_ok=True)
+    for shared in (project.slides_dir, project.tiles_dir):
+        (folder / shared.name).symlink_to(shared)
 
 
 def make_slide(path: Path, seed: int) -> None:

@@ -1,16 +1,19 @@
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 from training.augment import augment, to_input
 from training.config import AugmentConfig
 from training.errors import BadRecipeError, EmptyTableError
+from training.tile_batch import TileBatch
 from training.tile_dataset import BatchPlan, channel_statistics, check_enough, find_source, read_tiles
 
 
 class Source:
-    """30 train tiles, 20 of class 0 and 10 of class 1; 3 val tiles; 2 unlabelled."""
+    """30 train tiles, 20 of class 0 and 10 of class 1; 3 val tiles; 2 unlabelled. It notes which are read."""
 
     Error = ValueError
     classes = ("a", "b")
@@ -18,19 +21,27 @@ class Source:
     labels = np.array([0] * 20 + [1] * 10 + [0, 1, 1] + [-1, -1])
     splits = np.array(["train"] * 30 + ["val"] * 3 + ["train"] * 2)
 
+    def __init__(self):
+        self.has_read = []
+
     def __len__(self):
         return len(self.labels)
 
     def read(self, index):
+        self.has_read.append(index)
         return np.random.default_rng(index).integers(0, 256, (6, 6, 3), dtype=np.uint8)
 
 
-def test_an_epoch_shows_every_labelled_train_tile_once():
-    plan = BatchPlan(Source(), batch_size=5, seed=3, balance=False)
+@pytest.mark.parametrize(("batch_size", "sizes"), [(5, [5] * 6), (7, [7, 7, 7, 7, 2]), (29, [29, 1]), (30, [30])])
+def test_an_epoch_shows_every_labelled_train_tile_once(batch_size, sizes):
+    plan = BatchPlan(Source(), batch_size=batch_size, seed=3, balance=False)
 
-    seen = np.concatenate([plan.batch(step) for step in range(plan.steps_per_epoch)])
+    for epoch in range(2):
+        steps = range(epoch * plan.steps_per_epoch, (epoch + 1) * plan.steps_per_epoch)
+        batches = [plan.batch(step).tolist() for step in steps]
 
-    assert sorted(seen.tolist()) == list(range(30))
+        assert [len(batch) for batch in batches] == sizes
+        assert sorted(tile for batch in batches for tile in batch) == list(range(30))
 
 
 def test_batches_depend_on_seed_and_step_alone():
@@ -76,6 +87,44 @@ def test_a_tile_is_augmented_the_same_wherever_it_is_read():
 
     assert np.array_equal(together[1], alone[0])
     assert not np.array_equal(together, augment(tiles, indices, step=6, seed=0, config=config))
+
+
+@pytest.fixture
+def uneven():
+    """11 tiles in micro-batches of 4: the last one has 3."""
+    source = Source()
+    with ThreadPoolExecutor(2) as pool:
+        yield TileBatch(
+            source,
+            np.array([3, 8, 21, 0, 5, 29, 11, 12, 1, 25, 7]),
+            microbatch_size=4,
+            step=6,
+            seed=2,
+            augmentation=AugmentConfig(brightness=0.1, stain=0.2),
+            mean=[0.5, 0.4, 0.6],
+            std=[0.2, 0.3, 0.25],
+            pool=pool,
+        )
+
+
+def test_a_rank_reads_only_the_microbatches_it_asks_for(uneven):
+    assert uneven.shapes == [(4, 3, 6, 6), (4, 3, 6, 6), (3, 3, 6, 6)]
+    assert uneven.targets(1).tolist() == [0, 1, 0, 0]
+    assert uneven.source.has_read == []
+
+    uneven.inputs(2)
+
+    assert sorted(uneven.source.has_read) == [1, 7, 25]
+
+
+def test_microbatches_are_the_whole_batch_cut_up(uneven):
+    whole = replace(uneven, microbatch_size=11)
+
+    parts = [uneven.inputs(k) for k in range(3)]
+
+    assert [tuple(part.shape) for part in parts] == uneven.shapes
+    assert torch.equal(torch.cat(parts), whole.inputs(0))
+    assert torch.equal(torch.cat([uneven.targets(k) for k in range(3)]), whole.targets(0))
 
 
 def test_flips_only_move_pixels():

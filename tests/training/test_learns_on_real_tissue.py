@@ -4,15 +4,12 @@ import json
 
 import pytest
 
-from pipeline.config import EvaluateConfig, InferConfig, IngestConfig, TileConfig
+from pipeline.config import EvaluateConfig, InferConfig
 from pipeline.evaluation.evaluate import THE_MODEL, evaluate_model
 from pipeline.inference.infer import infer_slide
 from pipeline.inference.predictor import Predictor
-from pipeline.ingest.ingest import IngestRequest, ingest_slide
 from pipeline.launch import train
-from pipeline.manifest import load_cohort
-from pipeline.project import Project
-from pipeline.tiles.tile import make_tile_table
+from tests.crc_project import crc_project
 
 RECIPE = """
 [data]
@@ -42,20 +39,11 @@ stain = 0.35
 @pytest.mark.slow
 @pytest.mark.data
 @pytest.mark.timeout(900)
-def test_a_short_recipe_beats_the_commonest_class_on_other_slides(real_slides, tmp_path):
-    project, folder = Project(tmp_path), real_slides / "crc-mosaic"
-    rows = ["path,slide_id,patient_id,annotations,split"]
-    for path in sorted(folder.glob("*.tiff")):
-        split = "test" if path.stem.startswith("test") else "val" if path.stem == "train_2" else "train"
-        rows.append(f"{path},{path.stem},{path.stem},{path.with_suffix('.geojson')},{split}")
-    (tmp_path / "cohort.csv").write_text("\n".join(rows) + "\n")
-    cohort = load_cohort(tmp_path / "cohort.csv")
-    for entry in cohort.included:
-        ingest_slide(IngestRequest(cohort.slide_path(entry), entry.slide_id), project, IngestConfig())
-    make_tile_table(project, "crc", TileConfig(tile_px=56, mpp=2.0), cohort=cohort)
-    (tmp_path / "crc.toml").write_text(RECIPE)
+def test_a_short_recipe_beats_the_commonest_class_on_other_slides(real_slides, tmp_path_factory):
+    project = crc_project(real_slides, tmp_path_factory)
+    (project.root / "crc.toml").write_text(RECIPE)
 
-    trained = train(tmp_path / "crc.toml", project.root, 2)
+    trained = train(project.root / "crc.toml", project.root, 2)
 
     predictor = Predictor.load(project.models_dir / trained.best)
     for slide_id in ("test_10", "test_12"):

@@ -1,0 +1,84 @@
+"""200 steps on real tissue through the whole road: however the network is spread over ranks, the same bits."""
+
+import json
+
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from pipeline.launch import train
+from tests.crc_project import crc_project
+
+STEPS = 200
+CLIP_NORM = 2.0
+RECIPE = """
+[data]
+tile_set = "crc"
+balance = true
+[model]
+depth = 11
+num_classes = 5
+[parallel]
+microbatch_size = 4
+{parallel}
+[optim]
+lr = 0.05
+warmup_steps = 10
+weight_decay = 5e-4
+clip_norm = {clip_norm}
+[train]
+steps = {steps}
+[augment]
+brightness = 0.05
+contrast = 0.1
+stain = 0.35
+"""
+WAYS = {
+    "single": (1, 'strategy = "single"\nnum_microbatches = 4'),
+    "master": (2, 'strategy = "master"\nnum_stages = 2\nnum_microbatches = 4'),
+    "hybrid": (4, 'strategy = "hybrid"\nnum_stages = 2\nnum_microbatches = 2\ndata_parallel = 2'),
+}
+"""Ranks and `[parallel]`; 16 tiles to a batch in each."""
+
+
+@pytest.fixture
+def one_thread_in_ranks(monkeypatch):
+    """With more threads, convolutions add in another order."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+
+
+@pytest.mark.slow
+@pytest.mark.data
+@pytest.mark.timeout(1500)
+@pytest.mark.usefixtures("one_thread_in_ranks")
+def test_single_master_and_hybrid_have_one_loss_curve_over_200_steps(real_slides, tmp_path_factory):
+    curves, norms, models, records = {}, {}, {}, {}
+    for way, (num_ranks, parallel) in WAYS.items():
+        project = crc_project(real_slides, tmp_path_factory)
+        recipe = project.root / "crc.toml"
+        recipe.write_text(RECIPE.format(parallel=parallel, clip_norm=CLIP_NORM, steps=STEPS))
+
+        models[way] = train(recipe, project.root, num_ranks)  # its ids hold the hash of the weights
+
+        curves[way] = _scalars(project, "train/loss")
+        norms[way] = _scalars(project, "train/gradient_norm")
+        (path,) = project.runs_dir.glob("*.json")
+        records[way] = json.loads(path.read_text())
+        print(way, records[way]["seconds"], records[way]["memory"])
+
+    assert len(curves["single"]) == STEPS
+    assert curves["master"] == curves["hybrid"] == curves["single"]
+    assert norms["master"] == norms["hybrid"] == norms["single"]
+    sizes = [norm for _, norm in norms["single"]]
+    print(sorted(sizes)[::20], curves["single"][::25])
+    assert min(sizes) < CLIP_NORM < max(sizes)  # some steps were clipped, others not
+    # TensorBoard keeps 32 bits of a loss; the mean in the record has 64.
+    mean_loss = {way: record["epochs"][-1]["train_loss"] for way, record in records.items()}
+    assert mean_loss["master"] == mean_loss["hybrid"] == mean_loss["single"]
+    assert models["master"] == models["hybrid"] == models["single"]
+
+
+def _scalars(project, tag):
+    (events,) = (project.runs_dir / "tensorboard").glob("*/events*")
+    log = EventAccumulator(str(events))
+    log.Reload()
+    return [(scalar.step, scalar.value) for scalar in log.Scalars(tag)]
