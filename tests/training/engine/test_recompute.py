@@ -1,0 +1,162 @@
+"""Recomputation changes memory and time and nothing else, down to the last bit."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from tests.training.engine.small_networks import HW, NETWORKS, Head, loss, make_batch, make_blocks, plan_of, train
+from training.engine.engine import Engine
+from training.engine.recompute import Recompute, Segment
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+SETTINGS = {
+    "every block": Recompute(1),
+    "every 2": Recompute(2),
+    "every 3": Recompute(3),
+    "all as one": Recompute(99),
+    "a prefix": Recompute(1, prefix=(2,)),
+    "a prefix in pairs": Recompute(2, prefix=(3,)),
+    "an empty prefix": Recompute(1, prefix=(0,)),
+}
+
+
+@given(st.integers(0, 5), st.one_of(st.none(), st.integers(0, 12)), st.integers(1, 10))
+def test_segments_cut_a_stage_from_its_start(every, prefix, num_blocks):
+    every = max(every, int(prefix is not None))
+    segments = Recompute(every, None if prefix is None else (0, prefix)).segments(1, num_blocks)
+
+    assert [block for segment in segments for block in segment.blocks] == list(range(num_blocks))
+    again = [segment for segment in segments if segment.recomputed]
+    wanted = 0 if not every else min(num_blocks if prefix is None else prefix, num_blocks)
+    assert sum(len(segment.blocks) for segment in again) == wanted
+    assert all(len(segment.blocks) == every for segment in again[:-1])
+    assert all(0 < len(segment.blocks) <= every for segment in again)
+    assert segments[: len(again)] == again
+    assert len(segments) - len(again) == (wanted < num_blocks)
+
+
+def test_the_rest_behind_the_prefix_is_kept_as_one():
+    assert Recompute(2, prefix=(3,)).segments(0, 6) == [
+        Segment(range(2), recomputed=True),
+        Segment(range(2, 3), recomputed=True),
+        Segment(range(3, 6), recomputed=False),
+    ]
+
+
+@pytest.mark.parametrize("wrong", [{"every": -1}, {"prefix": (1,)}, {"every": 1, "prefix": (2, -1)}])
+def test_impossible_settings_are_refused(wrong):
+    with pytest.raises(ValueError, match="segments of 1 block or more and prefixes of 0 or more"):
+        Recompute(**wrong)
+
+
+def test_a_stage_without_a_prefix_is_refused():
+    with pytest.raises(ValueError, match=r"prefix \(1,\) has no entry for stage 1; give one per stage"):
+        Recompute(1, prefix=(1,)).segments(1, 4)
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+@pytest.mark.parametrize("network", NETWORKS)
+def test_every_network_learns_the_same_bits_with_recomputation(network, setting):
+    kept, recomputed = train(network), train(network, SETTINGS[setting])
+
+    assert kept.keys() == recomputed.keys()
+    different = [name for name in kept if not torch.equal(kept[name], recomputed[name])]
+    assert different == []
+
+
+@pytest.mark.parametrize("network", ["resnet", "unet"])
+@pytest.mark.parametrize("options", [{"precision": "bf16"}, {"channels_last": True}])
+def test_so_it_does_in_bf16_and_channels_last(network, options):
+    kept, recomputed = train(network, **options), train(network, Recompute(2), **options)
+
+    assert all(torch.equal(kept[name], recomputed[name]) for name in kept)
+
+
+def test_the_networks_really_learn():
+    """Otherwise equal bits would prove nothing."""
+    for network in NETWORKS:
+        before = nn.Sequential(*make_blocks(network)).state_dict()
+        after = train(network)
+        assert after["losses"].isfinite().all()
+        assert any(not torch.equal(before[name], after[name]) for name in before), network
+
+
+def test_dropout_draws_new_numbers_for_every_microbatch():
+    torch.manual_seed(5)
+    different = train("dropout", steps=1)
+    blocks = make_blocks("dropout")
+    one = Engine(blocks, plan_of(blocks, num_microbatches=3))
+    torch.manual_seed(12)
+
+    assert one.train_step(make_batch(3), loss).losses != tuple(different["losses"].tolist())
+
+
+class Counting(nn.Module):
+    """Notes each forward."""
+
+    def __init__(self, inner: nn.Module):
+        super().__init__()
+        self.inner = inner
+        self.with_gradient: list[bool] = []
+
+    def forward(self, value: Tensor) -> Tensor:
+        self.with_gradient.append(torch.is_grad_enabled())
+        return self.inner(value)
+
+
+@pytest.mark.parametrize(
+    ("recompute", "forwards"),
+    [
+        (Recompute(), ["G", "G", "G"]),
+        (Recompute(1), ["_G", "_G", "_G"]),
+        (Recompute(2), ["_G", "_G", "_G"]),
+        (Recompute(1, prefix=(2,)), ["_G", "_G", "G"]),
+    ],
+)
+def test_a_recomputed_block_runs_once_without_and_once_with_a_graph(recompute, forwards):
+    blocks = [Counting(block) for block in (nn.Conv2d(3, 4, 1), nn.Tanh(), Head(4))]
+    losses = []
+
+    def counted_loss(logits_nk: Tensor, classes_n: Tensor) -> Tensor:
+        losses.append(len(classes_n))
+        return loss(logits_nk, classes_n)
+
+    Engine(blocks, plan_of(blocks, recompute=recompute)).train_step(make_batch(1), counted_loss)
+
+    assert ["".join("_G"[with_graph] for with_graph in block.with_gradient) for block in blocks] == forwards
+    assert losses == [2]
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_batchnorm_counts_a_recomputed_microbatch_once(setting):
+    state = train("resnet", SETTINGS[setting], steps=2)
+
+    assert {int(state[name]) for name in state if name.endswith("num_batches_tracked")} == {2 * 3}
+
+
+def test_random_numbers_elsewhere_go_on_as_if_nothing_had_been_recomputed():
+    states = []
+    for recompute in (Recompute(), Recompute(1)):
+        train("dropout", recompute)
+        states.append(torch.rand(3))
+
+    assert torch.equal(*states)
+
+
+def test_only_one_recomputed_segment_is_alive_at_a_time():
+    """Four equal blocks: three inputs from forward to backward, and one block's inside during its backward."""
+    blocks = [nn.Sequential(nn.Conv2d(3, 3, 1), nn.Tanh(), nn.Tanh(), nn.Tanh()) for _ in range(6)] + [Head(3)]
+    image_bytes = 2 * 3 * HW[0] * HW[1] * 4
+    peaks = {}
+    for every in (0, 1, 3):
+        one = Engine(blocks, plan_of(blocks, recompute=Recompute(every)), count_bytes=True)
+        one.train_step(make_batch(1), loss)
+        peaks[every] = one.live_bytes.peak / image_bytes
+
+    assert 19 <= peaks[0] < 20
+    assert peaks[1] < 6 + 1 + 3 + 1
+    assert peaks[3] < peaks[0]
+    assert peaks[1] < peaks[3]
