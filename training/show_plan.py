@@ -171,8 +171,8 @@ def _ranks(planned: Planned, side_px: int) -> list[dict[str, Any]]:
 def compare(planned: Planned) -> list[dict[str, Any]]:
     """One group's share of a step under every strategy that takes these numbers of stages and micro-batches.
 
-    `single` does it on one rank, `ddp` with a whole network on each rank of the group. `time` is relative to
-    `mp-basic`, which takes as long as `single`.
+    `single` does it on one rank, `ddp` with a whole network on each rank of the group; the last row recomputes where
+    the recipe does not. `time` is relative to `mp-basic`, which takes as long as `single`.
     """
     plan, stages = planned.plan, planned.stage_costs
     alone = [_on_one_rank(stages)]
@@ -181,11 +181,17 @@ def compare(planned: Planned) -> list[dict[str, Any]]:
         fitting = [s for s in STRATEGIES if s != "single" and not (s == "chimera" and plan.num_stages % 2)]
         rows += [_row(planned, strategy, stages, plan.recompute) for strategy in fitting]
         rows.append(_row(planned, "ddp", alone, plan.recompute))
-    every_block = Recompute(every=1)
-    if plan.recompute != every_block:
-        again = stage_costs(planned.costs, (), every_block)
-        rows.append(_row(planned, "ddp" if plan.num_stages > 1 else "single", again, every_block))
+    if not plan.recompute.every:
+        recompute, cost = least_memory(planned.costs)
+        rows.append(_row(planned, "ddp" if plan.num_stages > 1 else "single", [cost], recompute))
     return rows
+
+
+def least_memory(costs: Sequence[BlockCost]) -> tuple[Recompute, StageCost]:
+    """How to recompute so that a whole network on one rank keeps least, and what it then costs."""
+    every_k = [Recompute(every=k) for k in range(1, len(costs) + 1)]
+    priced = [(recompute, stage_costs(costs, (), recompute)[0]) for recompute in every_k]
+    return min(priced, key=lambda pair: pair[1].kept_bytes + pair[1].recomputed_bytes)
 
 
 def _row(planned: Planned, strategy: str, costs: Sequence[StageCost], recompute: Recompute) -> dict[str, Any]:

@@ -24,7 +24,7 @@ LIVE_BYTES = (
 )
 TIMES = (
     "Time counts operations: a backward is two forwards, messages take none. Idle is the part of the ranks' time spent "
-    "waiting. Kept is what autograd keeps on the rank that keeps most; boundaries under way come on top. "
+    "waiting. Kept is the most that autograd can keep on the fullest rank; boundaries under way come on top. "
     "ddp is the whole network on each rank, with a share of the micro-batches."
 )
 
@@ -33,6 +33,8 @@ def run_plan(recipe: Path, project: Path, *, tile_px: int | None, draw: Path | N
     with errors_in_words(as_json=as_json, name=recipe.stem):
         if draw:
             _check_place(draw)
+        if not as_json:
+            typer.echo("Playing one step on tensors without memory; deep networks take a minute or more.", err=True)
         report = show_plan(recipe, project, tile_px=tile_px, svg=draw is not None)
         if draw:
             _write(draw, report.pop("svg"))

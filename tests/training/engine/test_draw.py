@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import replace
-from itertools import pairwise
+from itertools import groupby, pairwise
 from xml.etree import ElementTree
 
 import pytest
@@ -43,6 +43,13 @@ def boxes(tree):
         rect, label = group.find(f"{SVG}rect"), group.find(f"{SVG}text")
         x, y, width = (float(rect.get(name)) for name in ("x", "y", "width"))
         yield group.findtext(f"{SVG}title"), x, y, width, None if label is None else label.text
+
+
+def strips(tree):
+    """Of each rank the heights of the area under its row, from left to right."""
+    for path in (path.get("d") for path in tree.iter(f"{SVG}path") if path.get("fill") == "#d0d0d0"):
+        bottom = float(re.match(rf"M{LEFT} ([\d.]+)", path)[1])
+        yield [bottom - float(y) for y in re.findall(r"V([\d.]+)", path)]
 
 
 def words(tree):
@@ -150,14 +157,18 @@ def test_each_rank_has_its_reductions_and_updates_as_thin_marks():
 def test_the_strip_under_a_rank_is_what_it_keeps_and_names_the_peak(strategy):
     schedule = build(strategy)
     tree, timeline = drawn(schedule, amount=lambda kept: f"{kept} units")
-    strips = [path.get("d") for path in tree.iter(f"{SVG}path") if path.get("fill") == "#d0d0d0"]
-
     assert [w for w in words(tree) if w.startswith("peak ")] == [f"peak {kept} units" for kept in timeline.peak_bytes]
-    for strip, peak in zip(strips, timeline.peak_bytes, strict=True):
-        bottom = float(re.match(rf"M{LEFT} ([\d.]+)", strip)[1])
-        heights = [bottom - float(y) for y in re.findall(r"V([\d.]+)", strip)]
+    for heights, peak in zip(strips(tree), timeline.peak_bytes, strict=True):
         assert max(heights) == pytest.approx(19 * peak / max(timeline.peak_bytes), abs=0.02)
         assert heights[-1] == 0
+
+
+def test_between_two_micro_batches_of_mp_basic_the_last_rank_keeps_nothing():
+    tree, _ = drawn(build("mp-basic", num_microbatches=3))
+
+    levels = [height > 0 for height in list(strips(tree))[-1]]
+
+    assert [level for level, _ in groupby(levels)] == [False, True, False, True, False, True, False]
 
 
 def test_several_drawings_can_have_one_scale():
