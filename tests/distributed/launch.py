@@ -11,7 +11,7 @@ import torch.multiprocessing
 
 from training.engine.ranks import Ranks, connect_ranks
 
-TIMEOUT_S = 120.0
+TIMEOUT_S = 240.0
 
 
 def run_ranks(num_ranks: int, task: Callable[..., Any], *args: Any, timeout_s: float = TIMEOUT_S) -> list[Any]:

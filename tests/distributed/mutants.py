@@ -1,14 +1,29 @@
 """Engines with a planted fault: each shows that an equality test would notice it."""
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from unittest import mock
 
 import torch
 from torch import Tensor
 
 from tests.distributed.problem import Case, Outcome, train
+from training.engine.executor import Executor, Step
+from training.engine.plan import Plan
 from training.engine.ranks import Ranks
-from training.engine.stage import StageCopy
-from training.engine.transport import Boundary, Transport
+from training.engine.replica_sync import ReplicaSync
+from training.engine.schedule import Action, Schedule
+from training.engine.stage import Boundary, Finish, StageCopy, _Passed, _Piece
+from training.engine.transport import Route, Transport
+from training.engine.tree_sum import GradientSet, Node, TreeSum
+
+Fault = Callable[[Ranks, Case], Outcome]
+"""`problem.train` under a fault."""
+
+
+def train_all_with_faults(ranks: Ranks, planted: list[tuple[Fault, Case]]) -> list[tuple[Outcome, Outcome]]:
+    """Each case without and with its fault; a task for `run_ranks`."""
+    return [(train(ranks, case), fault(ranks, case)) for fault, case in planted]
 
 
 def train_with_flipped_bit(ranks: Ranks, case: Case) -> Outcome:
@@ -16,35 +31,95 @@ def train_with_flipped_bit(ranks: Ranks, case: Case) -> Outcome:
     backward = StageCopy.backward
 
     def flipping(self: StageCopy, microbatch: int, gradients: tuple[Tensor, ...] | None) -> tuple[Tensor, ...]:
-        if ranks.rank == 1 and microbatch == case.num_microbatches - 1:
-            add = self.gradient_sum.add
-            with mock.patch.object(self.gradient_sum, "add", lambda tensors: add(_flip_last_bit(tensors))):
-                return backward(self, microbatch, gradients)
-        return backward(self, microbatch, gradients)
+        if ranks.rank != ranks.num_ranks - 1 or microbatch != len(case.batches[0]) - 1:
+            return backward(self, microbatch, gradients)
+        add = self.gradient_sum.add
+        with mock.patch.object(self.gradient_sum, "add", lambda node, given: add(node, _flip_last_bit(given))):
+            return backward(self, microbatch, gradients)
 
     with mock.patch.object(StageCopy, "backward", flipping):
         return train(ranks, case)
 
 
-def _flip_last_bit(tensors: list[Tensor]) -> list[Tensor]:
-    largest = tensors[0].abs().argmax()
-    flipped = tensors[0].clone(memory_format=torch.contiguous_format)
+def _flip_last_bit(gradients: GradientSet) -> GradientSet:
+    largest = gradients[0].abs().argmax()
+    flipped = gradients[0].clone(memory_format=torch.contiguous_format)
     flipped.view(torch.int32).view(-1)[largest] ^= 1
-    return [flipped, *tensors[1:]]
+    return [flipped, *gradients[1:]]
+
+
+def train_with_wrong_scale(ranks: Ranks, case: Case) -> Outcome:
+    """Each micro-batch gives the mean over its own samples: the learning rate grows with their number."""
+
+    def own_mean(self: Executor, step: Step, microbatch: int) -> Finish:
+        assert step.loss is not None
+        loss, targets = step.loss, step.batch.targets(microbatch)
+        return lambda output: loss(output, targets) / step.batch.shapes[microbatch][0]
+
+    with mock.patch.object(Executor, "_loss_of", own_mean):
+        return train(ranks, case)
+
+
+def train_with_dropped_microbatch(ranks: Ranks, case: Case) -> Outcome:
+    """The gradient of the last micro-batch gets lost on its way to the owner."""
+    take_in = ReplicaSync._take_in
+
+    def losing(self: ReplicaSync, copy: StageCopy, child: Action, action: Action, schedule: Schedule) -> None:
+        last = len(case.batches[0]) - 1
+        add = copy.gradient_sum.add
+
+        def add_others(node: Node, gradients: GradientSet) -> None:
+            if last not in range(node[0], sum(node)):
+                add(node, gradients)
+
+        with mock.patch.object(copy.gradient_sum, "add", add_others):
+            take_in(self, copy, child, action, schedule)
+
+    with mock.patch.object(ReplicaSync, "_take_in", losing):
+        return train(ranks, case)
+
+
+def train_with_unmirrored_mirror(ranks: Ranks, case: Case) -> Outcome:
+    """Both replicas lie on the ranks in the same order, but the schedule takes the second for mirrored."""
+
+    def same_order(self: Plan, rank: int) -> list[tuple[int, int]]:
+        group, place = divmod(rank, self.num_stages)
+        return [(2 * group, place), (2 * group + 1, place)]
+
+    with mock.patch.object(Plan, "held_by", same_order):
+        return train(ranks, case)
 
 
 def train_with_contiguous_buffers(ranks: Ranks, case: Case) -> Outcome:
     """What comes from another rank is laid out row by row, whatever the sender's layout."""
     receive = Transport.receive
 
-    def forgetful(self: Transport, *, peer: int, lane: int, during: object) -> Boundary:
-        value = receive(self, peer=peer, lane=lane, during=during)
+    def forgetful(self: Transport, route: Route) -> Boundary:
+        value = receive(self, route)
         if isinstance(value, Tensor):
             return value.detach().contiguous().requires_grad_(value.requires_grad)
         return tuple(tensor.contiguous() for tensor in value)
 
     with mock.patch.object(Transport, "receive", forgetful):
         return train(ranks, case)
+
+
+def train_with_double_counting(ranks: Ranks, case: Case) -> Outcome:
+    """BatchNorm sees a micro-batch again when its forward is recomputed."""
+    again = _Piece._again
+
+    def counting(
+        self: _Piece, passed: _Passed, gradients: tuple[Tensor, ...]
+    ) -> tuple[list[Tensor], tuple[Tensor, ...]]:
+        with mock.patch("training.engine.stage.record_statistics", _record_nothing):
+            return again(self, passed, gradients)
+
+    with mock.patch.object(_Piece, "_again", counting):
+        return train(ranks, case)
+
+
+def _record_nothing(layers: object) -> AbstractContextManager[None]:
+    return nullcontext()
 
 
 def train_with_late_mirror(ranks: Ranks, case: Case) -> Outcome:
@@ -56,15 +131,10 @@ def train_with_late_mirror(ranks: Ranks, case: Case) -> Outcome:
 def train_with_sequential_sum(ranks: Ranks, case: Case) -> Outcome:
     """Gradients are added one after the other instead of in the tree."""
 
-    class RunningSum:
-        total: list[Tensor] | None = None
-
-        def add(self, tensors: list[Tensor]) -> None:
-            self.total = tensors if self.total is None else [a + b for a, b in zip(self.total, tensors, strict=True)]
-
-        def take_total(self) -> list[Tensor]:
-            total, self.total = self.total, None
-            return total or []
+    class RunningSum(TreeSum):
+        def add(self, node: Node, gradients: GradientSet) -> None:
+            total = self._nodes.get((0, 1))
+            self._nodes[0, 1] = gradients if total is None else [a + b for a, b in zip(total, gradients, strict=True)]
 
     with mock.patch("training.engine.stage.TreeSum", RunningSum):
         return train(ranks, case)

@@ -1,23 +1,24 @@
 """A small training problem that can be run under any strategy: the ground of the equality tests."""
 
-import copy
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from training.engine.engine import Engine, make_plan
-from training.engine.partition import block_costs
+from tests.distributed.networks import NUM_CLASSES, small_resnet
+from training.engine.engine import Engine
+from training.engine.plan import make_plan
 from training.engine.ranks import Ranks
-from training.models.resnet_v2 import resnet_v2_blocks
+from training.engine.recompute import Recompute
+from training.engine.schedule import MIRRORED
 
-SAMPLES = 2
-NUM_CLASSES = 3
-STEPS = 3
-SIZES_HW = ((24, 32), (16, 40), (24, 32))
+SIZES_HW = ((12, 16), (8, 20), (12, 16))
 """Of the images of each step: not square, and not always the same."""
+STEPS = len(SIZES_HW)
+NOT_RECOMPUTED = Recompute()
 
 
 @dataclass(frozen=True)
@@ -25,31 +26,55 @@ class Case:
     """One way of running the problem; picklable, so that it can be sent to other processes."""
 
     strategy: str
-    num_microbatches: int
-    precision: str = "fp32"
+    num_stages: int
+    batches: tuple[tuple[int, ...], ...]
+    """Samples of each micro-batch of the whole step, for each step."""
+    data_parallel: int = 1
+    recompute: Recompute = NOT_RECOMPUTED
     channels_last: bool = False
-    network: Callable[[], list[nn.Module]] | None = None
+    precision: Literal["fp32", "bf16"] = "fp32"
+    clip_norm: float | None = None
+    network: Callable[[], list[nn.Module]] = small_resnet
     costs: tuple[float, ...] | None = None
-    """Where to cut; None balances operations."""
+    """Of the blocks, where to cut; None: all alike."""
+    mixed_shapes: bool = False
+    """Neighbouring micro-batches differ in shape."""
+    then_infer: bool = False
+    """After training, give the outputs for the first batch."""
 
     @property
     def as_single(self) -> "Case":
-        return replace(self, strategy="single")
+        """The same work in one process: where the network is cut and what is recomputed must not matter."""
+        return replace(self, strategy="single", num_stages=1, data_parallel=1, recompute=NOT_RECOMPUTED, costs=None)
+
+
+def evenly(num_microbatches: int, samples: int = 2) -> tuple[tuple[int, ...], ...]:
+    """`Case.batches` with the same number of equal micro-batches in every step."""
+    return ((samples,) * num_microbatches,) * STEPS
 
 
 @dataclass
 class Outcome:
-    """What a rank knows after `STEPS` steps. Tensors go by their unsharded names."""
+    """What a rank knows after all steps. Tensors go by their unsharded names."""
 
-    losses: list[float] = field(default_factory=list)
-    gradients: list[dict[str, Tensor]] = field(default_factory=list)
-    """Per step, the reduced gradients of the stage that this rank owns."""
-    state: dict[str, Tensor] = field(default_factory=dict)
-    """Of the whole network, from the owners."""
-    mirror: dict[str, Tensor] = field(default_factory=dict)
-    """Of the mirrored stage held here, as it lies here."""
-    asked_inputs: set[int] = field(default_factory=set)
-    asked_labels: set[int] = field(default_factory=set)
+    losses: list[tuple[float, ...]] = field(default_factory=list)
+    norms: list[float | None] = field(default_factory=list)
+    gradients: list[dict[str, Any]] = field(default_factory=list)
+    """Per step, what the optimizer was given, on the rank that owns the stage."""
+    state: dict[str, Any] = field(default_factory=dict)
+    """Weights and buffers of the whole network, from the owners."""
+    copies: dict[int, dict[str, Any]] = field(default_factory=dict)
+    """The same of each replica's stage held here, as it lies here."""
+    outputs: list[Any] = field(default_factory=list)
+    """In evaluation mode, by micro-batch."""
+    asked: list[tuple[str, int, int]] = field(default_factory=list)
+    """("inputs" or "targets", step, micro-batch), in order."""
+
+
+def fingerprint(tensor: Tensor) -> str:
+    """Equal for tensors of the same type, shape and bits, wherever their numbers lie in memory."""
+    numbers = tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy()
+    return f"{tensor.dtype} {tuple(tensor.shape)} {hashlib.sha1(numbers).hexdigest()}"
 
 
 def differences(outcomes: list[Outcome], single: Outcome) -> list[str]:
@@ -58,107 +83,111 @@ def differences(outcomes: list[Outcome], single: Outcome) -> list[str]:
     for rank, outcome in enumerate(outcomes):
         if outcome.losses != single.losses:
             found.append(f"rank {rank}: losses {outcome.losses} instead of {single.losses}")
+        if outcome.norms != single.norms:
+            found.append(f"rank {rank}: norms {outcome.norms} instead of {single.norms}")
+        if outcome.outputs != single.outputs:
+            found.append(f"rank {rank}: outputs in evaluation mode")
         if outcome.state.keys() != single.state.keys():
             found.append(f"rank {rank}: names {sorted(outcome.state.keys() ^ single.state.keys())}")
-        pairs = {f"weight {name}": (tensor, single.state[name]) for name, tensor in outcome.state.items()}
-        pairs |= {f"mirrored weight {name}": (tensor, single.state[name]) for name, tensor in outcome.mirror.items()}
+        pairs = {f"state {name}": (mine, single.state.get(name)) for name, mine in outcome.state.items()}
+        for replica, held in outcome.copies.items():
+            what = f"copy of replica {replica}"
+            pairs |= {f"{what}: {name}": (mine, single.state.get(name)) for name, mine in held.items()}
         for step, gradients in enumerate(outcome.gradients):
             expected = single.gradients[step]
-            pairs |= {f"gradient {name}, step {step}": (tensor, expected[name]) for name, tensor in gradients.items()}
-        found += [f"rank {rank}: {what}" for what, (mine, theirs) in pairs.items() if not torch.equal(mine, theirs)]
-    seen = {name for outcome in outcomes for name in outcome.gradients[0]}
-    return found + [f"no rank has the gradient {name}" for name in single.gradients[0].keys() - seen]
+            pairs |= {f"gradient {name}, step {step}": (mine, expected[name]) for name, mine in gradients.items()}
+        found += [f"rank {rank}: {what}" for what, (mine, theirs) in pairs.items() if mine != theirs]
+    for step, expected in enumerate(single.gradients):
+        seen = {name for outcome in outcomes if outcome.gradients for name in outcome.gradients[step]}
+        found += [f"no rank has the gradient {name}, step {step}" for name in expected.keys() - seen]
+    return found
 
 
-def images_nchw(step: int, microbatch: int) -> Tensor:
-    generator = torch.Generator().manual_seed(1000 * step + microbatch)
-    return torch.randn(SAMPLES, 3, *SIZES_HW[step], generator=generator)
+def expected_questions(case: Case, rank: int) -> list[tuple[str, int, int]]:
+    """Only ranks at the front of a replica are asked for its images, only those at its end for its labels; once."""
+    asked = []
+    group, place = divmod(rank, case.num_stages)
+    num_directions = 2 if case.strategy in MIRRORED else 1
+    num_replicas = case.data_parallel * num_directions
+    for direction in range(num_directions):
+        stage = place if direction == 0 else case.num_stages - 1 - place
+        replica = group * num_directions + direction
+        for step, batch in enumerate(case.batches):
+            own = [k for k in range(len(batch)) if k * num_replicas // len(batch) == replica]
+            asked += [("inputs", step, k) for k in own if stage == 0]
+            asked += [("targets", step, k) for k in own if stage == case.num_stages - 1]
+    return sorted(asked)
 
 
-def labels_n(step: int, microbatch: int) -> Tensor:
-    generator = torch.Generator().manual_seed(500_000 + 1000 * step + microbatch)
-    return torch.randint(0, NUM_CLASSES, (SAMPLES,), generator=generator)
+class StepBatch:
+    """The batch of one step; it notes who asks for what."""
+
+    def __init__(self, case: Case, step: int, asked: list[tuple[str, int, int]] | None = None):
+        self._step = step
+        self._asked = [] if asked is None else asked
+        sizes_hw = [SIZES_HW[(step + k * case.mixed_shapes) % STEPS] for k in range(len(case.batches[step]))]
+        self.shapes = [(n, 3, *size_hw) for n, size_hw in zip(case.batches[step], sizes_hw, strict=True)]
+
+    def inputs(self, microbatch: int) -> Tensor:
+        self._asked.append(("inputs", self._step, microbatch))
+        generator = torch.Generator().manual_seed(1000 * self._step + microbatch)
+        return torch.randn(self.shapes[microbatch], generator=generator)
+
+    def targets(self, microbatch: int) -> Tensor:
+        self._asked.append(("targets", self._step, microbatch))
+        generator = torch.Generator().manual_seed(500_000 + 1000 * self._step + microbatch)
+        return torch.randint(0, NUM_CLASSES, self.shapes[microbatch][:1], generator=generator)
 
 
-def small_resnet() -> list[nn.Module]:
-    torch.manual_seed(7)
-    return resnet_v2_blocks(depth=11, num_classes=NUM_CLASSES)
+def loss_sum(output: Tensor, labels_n: Tensor) -> Tensor:
+    """Cross-entropy, added up over the samples."""
+    logits_nk = output.mean((2, 3)) if output.ndim == 4 else output
+    return nn.functional.cross_entropy(logits_nk.float(), labels_n, reduction="sum")
 
 
-def group_norm_resnet() -> list[nn.Module]:
-    torch.manual_seed(7)
-    return resnet_v2_blocks(depth=11, num_classes=NUM_CLASSES, norm="group")
+Note = Callable[[Tensor], Any]
 
 
-class Fork(nn.Module):
-    """Gives a tuple: two branches of different size, and a tensor that needs no gradient."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.fine = nn.Conv2d(3, 4, 3, padding=1)
-        self.coarse = nn.Conv2d(3, 6, 3, stride=2, padding=1)
-
-    def forward(self, x_nchw: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        return self.fine(x_nchw), self.coarse(x_nchw), torch.arange(4.0).view(1, 4, 1, 1)
-
-
-class Shift(nn.Module):
-    """Takes a tuple and gives a tuple; its first output is a view with gaps in memory."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.norm = nn.BatchNorm2d(4)
-
-    def forward(self, branches: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-        fine_nchw, coarse_nchw, offset = branches
-        return (self.norm(fine_nchw) + offset)[..., ::2], coarse_nchw
-
-
-class Join(nn.Module):
-    """Uses both branches."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.head = nn.Linear(10, NUM_CLASSES)
-
-    def forward(self, branches: tuple[Tensor, Tensor]) -> Tensor:
-        return self.head(torch.cat([branch.mean((2, 3)) for branch in branches], dim=1))
-
-
-def tuple_network() -> list[nn.Module]:
-    torch.manual_seed(7)
-    return [Fork(), Shift(), Join()]
-
-
-def make_engine(ranks: Ranks | None, case: Case, gradients: list[dict[str, Tensor]]) -> Engine:
+def make_engine(
+    ranks: Ranks | None, case: Case, gradients: list[dict[str, Any]] | None = None, note: Note = torch.clone
+) -> Engine:
     """Build the case's engine; each update appends the gradients that it is given."""
-    blocks = (case.network or small_resnet)()
+    blocks = case.network()
     names = {id(weight): name for name, weight in nn.Sequential(*blocks).named_parameters()}
-    costs = case.costs or [cost.flops for cost in block_costs(small_resnet(), (SAMPLES, 3, *SIZES_HW[0]))]
-    return Engine(
-        blocks,
-        plan=make_plan(
-            case.strategy,
-            num_stages=1 if ranks is None else ranks.num_ranks,
-            num_microbatches=case.num_microbatches,
-            costs=costs,
-        ),
-        make_optimizer=lambda weights: _WatchedSGD(list(weights), names, gradients),
-        precision=case.precision,  # type: ignore[arg-type]
+    plan = make_plan(
+        case.strategy,
+        costs=case.costs or [1.0] * len(blocks),
+        num_stages=case.num_stages,
+        num_microbatches=max(1, len(case.batches[0]) // case.data_parallel),
+        data_parallel=case.data_parallel,
+        recompute=case.recompute,
+        precision=case.precision,
         channels_last=case.channels_last,
-        ranks=ranks,
+        clip_norm=case.clip_norm,
+        make_optimizer=lambda weights: _WatchedSGD(list(weights), names, [] if gradients is None else gradients, note),
     )
+    return Engine(blocks, plan, ranks=ranks)
 
 
-def train(ranks: Ranks | None, case: Case) -> Outcome:
-    """Train `STEPS` steps under one case; a task for `run_ranks`."""
+def train(ranks: Ranks | None, case: Case, note: Note = fingerprint) -> Outcome:
+    """Train all steps of a case; a task for `run_ranks`.
+
+    Args:
+        note: what the outcome keeps of each gradient, weight and buffer; `torch.clone` keeps all of it.
+    """
     outcome = Outcome()
-    engine = make_engine(ranks, case, outcome.gradients)
-    for step in range(STEPS):
-        outcome.losses.append(_train_step(engine, step, case, outcome))
-    outcome.state = engine.full_state_dict()
-    if 1 in engine._copies:
-        outcome.mirror = copy.deepcopy(dict(engine._copies[1].module.state_dict()))
+    engine = make_engine(ranks, case, outcome.gradients, note)
+    for step in range(len(case.batches)):
+        result = engine.train_step(StepBatch(case, step, outcome.asked), loss_sum)
+        outcome.losses.append(result.losses)
+        outcome.norms.append(result.gradient_norm)
+    if case.then_infer:
+        outcome.outputs = [note(output) for output in engine.forward_only(StepBatch(case, 0))]
+    outcome.state = {name: note(tensor) for name, tensor in engine.full_state_dict().items()}
+    outcome.copies = {
+        replica: {name: note(tensor) for name, tensor in held.module.state_dict().items()}
+        for replica, held in engine._copies.items()
+    }
     return outcome
 
 
@@ -167,28 +196,16 @@ def train_all(ranks: Ranks | None, cases: list[Case]) -> list[Outcome]:
     return [train(ranks, case) for case in cases]
 
 
-def _train_step(engine: Engine, step: int, case: Case, outcome: Outcome) -> float:
-    def inputs(microbatch: int) -> Tensor:
-        outcome.asked_inputs.add(microbatch)
-        return images_nchw(step, microbatch)
-
-    def loss(logits_nk: Tensor, microbatch: int) -> Tensor:
-        outcome.asked_labels.add(microbatch)
-        total = nn.functional.cross_entropy(logits_nk.float(), labels_n(step, microbatch), reduction="sum")
-        return total / (case.num_microbatches * SAMPLES)
-
-    return engine.train_step(inputs, loss)
-
-
 class _WatchedSGD(torch.optim.SGD):
-    """SGD that notes the gradients it is given."""
+    """SGD with momentum that notes the gradients it is given."""
 
-    def __init__(self, weights: list[nn.Parameter], names: dict[int, str], seen: list[dict[str, Tensor]]):
+    def __init__(self, weights: list[nn.Parameter], names: dict[int, str], seen: list[dict[str, Any]], note: Note):
         super().__init__(weights, lr=0.05, momentum=0.9, weight_decay=1e-2)
         self._names = names
         self._seen = seen
+        self._note = note
 
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
         weights = [weight for group in self.param_groups for weight in group["params"]]
-        self._seen.append({self._names[id(weight)]: weight.grad.clone() for weight in weights})
+        self._seen.append({self._names[id(weight)]: self._note(weight.grad) for weight in weights})
         super().step()

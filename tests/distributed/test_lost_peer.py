@@ -8,25 +8,26 @@ from datetime import timedelta
 import torch.distributed as dist
 
 from tests.distributed.launch import TIMEOUT_S, run_ranks
-from tests.distributed.problem import Case, images_nchw, make_engine
+from tests.distributed.problem import Case, StepBatch, evenly, loss_sum, make_engine
+from training.engine.engine import Engine
 from training.engine.ranks import Ranks
 from training.engine.transport import LostPeerError
 
-SHORT_S = 2.0
+SHORT_S = 5.0
+CASE = Case("master", 2, evenly(2))
 
 
 def with_short_timeout(ranks: Ranks) -> Ranks:
     """The same ranks on new channels. Only messages are in a hurry: processes may start long after each other."""
-    groups = [dist.new_group(timeout=timedelta(seconds=SHORT_S)) for _ in range(3)]
-    return replace(ranks, timeout_s=SHORT_S, replica_groups=tuple(groups[:2]), sync_group=groups[2])
+    groups = tuple(dist.new_group(timeout=timedelta(seconds=SHORT_S)) for _ in ranks.groups)
+    return replace(ranks, timeout_s=SHORT_S, groups=groups)
 
 
-def step_until_lost(ranks: Ranks) -> tuple[str, float]:
+def step_until_lost(engine: Engine) -> tuple[str, float]:
     """Message of the error that a step ends with, and how long it took in seconds."""
-    engine = make_engine(ranks, Case("master", 2), [])
     start_s = time.monotonic()
     try:
-        engine.train_step(lambda microbatch: images_nchw(0, microbatch), lambda logits_nk, _: logits_nk.square().mean())
+        engine.train_step(StepBatch(CASE, 0), loss_sum)
     except LostPeerError as error:
         return str(error), time.monotonic() - start_s
     raise AssertionError("the step ended well without its peer")
@@ -40,7 +41,7 @@ def one_rank_hangs(ranks: Ranks, meeting_point: str) -> tuple[str, float] | None
         store.wait(["noticed"], timedelta(seconds=TIMEOUT_S))
         return None
     try:
-        return step_until_lost(ranks)
+        return step_until_lost(make_engine(ranks, CASE))
     finally:
         store.set("noticed", "yes")
 
@@ -49,26 +50,30 @@ def one_rank_dies(ranks: Ranks) -> tuple[str, float] | None:
     """Rank 1 is gone without a word, as after a kill."""
     if ranks.rank == 1:
         os._exit(0)
-    return step_until_lost(ranks)
+    return step_until_lost(make_engine(ranks, CASE))
 
 
-def one_rank_dies_at_the_losses(ranks: Ranks) -> str | None:
-    """Rank 1 does all its actions and is gone before the losses are shared."""
-    engine = make_engine(ranks, Case("master", 2), [])
+def one_rank_dies_at_the_losses(ranks: Ranks) -> tuple[str, float] | None:
+    """Rank 1 does all its work and is gone before the losses are shared."""
+    engine = make_engine(ranks, CASE)
     if ranks.rank == 1:
         engine._transport.sum_over_ranks = lambda *_, **__: os._exit(0)  # type: ignore[method-assign]
-    try:
-        engine.train_step(lambda microbatch: images_nchw(0, microbatch), lambda logits_nk, _: logits_nk.square().mean())
-    except LostPeerError as error:
-        return str(error)
-    return None
+    return step_until_lost(engine)
+
+
+def one_rank_dies_at_the_update(ranks: Ranks) -> tuple[str, float] | None:
+    """Rank 1 is gone when it should give away the new weights of its stage."""
+    engine = make_engine(ranks, CASE)
+    if ranks.rank == 1:
+        engine._sync.step = lambda *_: os._exit(0)  # type: ignore[method-assign]
+    return step_until_lost(engine)
 
 
 def test_a_silent_rank_is_named_within_the_timeout(tmp_path):
-    message, waited_s = run_ranks(2, one_rank_hangs, str(tmp_path / "store"), timeout_s=SHORT_S)[0]
+    message, waited_s = run_ranks(2, one_rank_hangs, str(tmp_path / "store"))[0]
 
     assert message.startswith(
-        "rank 0 in (B of stage 0, replica 0, micro-batch 0), waiting for rank 1: no answer within 2 s"
+        "rank 0 in (B of stage 0, replica 0, micro-batch 0), waiting for rank 1: no answer within 5 s"
     )
     assert SHORT_S <= waited_s < 5 * SHORT_S
 
@@ -82,7 +87,14 @@ def test_a_dead_rank_is_named_at_once():
     assert waited_s < 30
 
 
-def test_a_rank_lost_at_the_end_of_a_step_is_noticed_too():
-    message = run_ranks(2, one_rank_dies_at_the_losses, timeout_s=60.0)[0]
+def test_a_rank_lost_at_the_losses_is_noticed_too():
+    message, _ = run_ranks(2, one_rank_dies_at_the_losses, timeout_s=60.0)[0]
 
     assert message.startswith("rank 0 in (sharing the losses), adding up with the other ranks")
+
+
+def test_a_rank_lost_at_the_update_is_named():
+    message, _ = run_ranks(2, one_rank_dies_at_the_update, timeout_s=60.0)[0]
+
+    assert message.startswith("rank 0 in (STEP of stage ")
+    assert "rank 1: no answer within 60 s, or the connection broke" in message

@@ -2,36 +2,28 @@
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from tests.distributed.launch import run_ranks
-from tests.distributed.problem import Case, images_nchw, labels_n, make_engine
-from training.engine.engine import Engine
+from tests.distributed.problem import Case, StepBatch, evenly, loss_sum, make_engine
 from training.engine.ranks import Ranks
+from training.engine.recompute import Recompute
 
 Saved = tuple[dict[str, Tensor], dict[str, Tensor]]
-NUM_MICROBATCHES = 4
-
+UNEVEN = ((2, 2, 2, 2, 1), (2, 2, 2, 2), (2, 1, 2))
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-def train_step(engine: Engine, step: int) -> None:
-    def loss(logits_nk: Tensor, microbatch: int) -> Tensor:
-        return nn.functional.cross_entropy(logits_nk, labels_n(step, microbatch)) / NUM_MICROBATCHES
-
-    engine.train_step(lambda microbatch: images_nchw(step, microbatch), loss)
-
-
-def train_steps(ranks: Ranks | None, strategy: str, steps: range, saved: Saved | None) -> Saved:
+def train_steps(ranks: Ranks | None, case: Case, steps: range, saved: Saved | None) -> Saved:
     """Go on from `saved`, if given, and save again."""
-    engine = make_engine(ranks, Case(strategy, NUM_MICROBATCHES, channels_last=True), [])
+    engine = make_engine(ranks, case)
     if saved is not None:
         weights, remembered = saved
         engine.load_full_state_dict(weights)
         engine.load_full_optimizer_state(remembered)
     for step in steps:
-        train_step(engine, step)
+        engine.train_step(StepBatch(case, step), loss_sum)
     return engine.full_state_dict(), engine.full_optimizer_state()
 
 
@@ -41,12 +33,34 @@ def assert_equal(left: Saved, right: Saved) -> None:
         assert [name for name in mine if not torch.equal(mine[name], theirs[name])] == []
 
 
-def test_saved_by_three_ranks_resumed_by_two_equals_one():
-    uninterrupted = train_steps(None, "single", range(3), None)
+def strategies(batches: tuple[tuple[int, ...], ...]) -> list[Case]:
+    """One for each step; they differ in everything that must not matter."""
+    return [
+        Case("master", 3, batches, channels_last=True, recompute=Recompute(1)),
+        Case("chimera", 2, batches, data_parallel=2, channels_last=True),
+        Case("single", 1, batches, data_parallel=2, channels_last=True, recompute=Recompute(2)),
+    ]
 
-    after_one = run_ranks(3, train_steps, "master", range(1), None)
-    after_two = run_ranks(2, train_steps, "mp-basic", range(1, 2), after_one[2])
-    after_three = run_ranks(2, train_steps, "master", range(2, 3), after_two[1])
 
-    assert_equal(after_one[0], after_one[1])
-    assert_equal(after_three[0], uninterrupted)
+@pytest.mark.parametrize(("order", "batches"), [((0, 1, 2), UNEVEN), ((2, 0, 1), evenly(4))])
+def test_saved_under_one_strategy_resumed_under_others_equals_one_process(order, batches):
+    cases = [strategies(batches)[index] for index in order]
+    uninterrupted = train_steps(None, cases[0].as_single, range(3), None)
+
+    saved = None
+    for step, case in enumerate(cases):
+        by_rank = run_ranks(case.num_stages * case.data_parallel, train_steps, case, range(step, step + 1), saved)
+        for other in by_rank[1:]:
+            assert_equal(other, by_rank[0])
+        saved = by_rank[-1]
+
+    assert_equal(saved, uninterrupted)
+
+
+def test_a_checkpoint_of_one_process_is_resumed_by_four_ranks():
+    case = Case("master", 2, evenly(4), data_parallel=2)
+    saved = train_steps(None, case.as_single, range(1), None)
+
+    resumed = run_ranks(4, train_steps, case, range(1, 3), saved)
+
+    assert_equal(resumed[3], train_steps(None, case.as_single, range(3), None))
