@@ -60,10 +60,10 @@ def test_the_lock_satisfies_what_the_project_asks_for():
     assert locked["torch"] == "2.13.0"
 
 
-def test_the_architecture_page_s_example_draws_a_schedule(tmp_path):
-    (command,) = (t for _, t in blocks(ROOT / "docs/architecture.md") if t.startswith("python -c"))
+def test_the_engine_page_s_example_draws_a_schedule(tmp_path):
+    (command,) = (t for _, t in blocks(ROOT / "docs/engine.md") if t.startswith("python -c"))
 
-    assert "F" in run(command, tmp_path)
+    assert "B0" in run(command, tmp_path)
 
 
 @pytest.mark.slow

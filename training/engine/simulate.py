@@ -140,9 +140,9 @@ def stage_costs(
             if segment.recomputed:
                 again += sum(inside[index].flops for index in segment.blocks)
                 kept += inside[segment.blocks.start].input_bytes
-                worst = max(worst, saved)
+                worst = max(worst, kept + saved)  # the segments behind it have been let go of by then
             else:
                 kept += saved
         backward = BACKWARD_PER_FORWARD * forward + again
-        costs.append(StageCost(forward / flops_per_s, backward / flops_per_s, kept, worst))
+        costs.append(StageCost(forward / flops_per_s, backward / flops_per_s, kept, max(worst - kept, 0)))
     return costs
