@@ -6,7 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
+from tests.training.engine.small_networks import HW, make_batch, make_blocks, plan_of
 from training.engine.partition import block_costs, partition, stage_ranges
+from training.engine.predict import predict_memory
 from training.models.resnet_v2 import resnet_v2_blocks
 
 
@@ -42,9 +44,64 @@ def test_costs_of_a_convolution_are_those_of_paper_and_pencil():
     first, second = block_costs(blocks, (2, 3, 10, 20))
 
     assert first.flops == 2 * (2 * 8 * 10 * 20) * (3 * 9)
-    assert first.saved_bytes == 4 * 2 * 3 * 10 * 20
+    assert first.saved_bytes == first.input_bytes == 4 * 2 * 3 * 10 * 20
     # ReLU keeps its output, and the convolution keeps the same tensor as its input: counted once.
-    assert second.saved_bytes == 4 * 2 * 8 * 10 * 20
+    assert second.saved_bytes == second.input_bytes == 4 * 2 * 8 * 10 * 20
+
+
+def test_bf16_keeps_half_of_what_is_computed_in_it():
+    blocks = [nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(8, 8, 3, padding=1), nn.Conv2d(8, 4, 1)]
+
+    full, half = (block_costs(blocks, (2, 3, 10, 20), precision=precision) for precision in ("fp32", "bf16"))
+
+    assert [cost.flops for cost in half] == [cost.flops for cost in full]
+    # The first convolution keeps its image, cast. Each also keeps its weight, cast: a tensor that is no weight.
+    assert [cost.saved_bytes for cost in half] == [
+        cost.saved_bytes // 2 + 2 * block.weight.numel() for cost, block in zip(full, blocks, strict=True)
+    ]
+    assert half[1].input_bytes == full[1].input_bytes // 2
+
+
+@pytest.mark.parametrize("network", ["relu-chain", "resnet", "unet", "shared"])
+def test_the_bytes_of_any_stages_add_up_to_those_of_the_network(network):
+    """Counted stage by stage, each started with the boundary before it as a leaf."""
+    blocks = make_blocks(network)
+    costs = block_costs(blocks, (2, 3, *HW))
+    excluded = {t.untyped_storage().data_ptr() for b in blocks for t in (*b.parameters(), *b.buffers())}
+
+    for cut in range(1, len(blocks)):
+        kept = {}
+        stages = (blocks[:cut], blocks[cut:])
+
+        def keep(tensor, kept=kept):
+            storage = tensor.untyped_storage()
+            if storage.data_ptr() not in excluded:
+                kept[storage.data_ptr()] = storage
+            return tensor
+
+        outputs = [torch.randn(2, 3, *HW)]
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+            for stage in stages:
+                value = outputs[-1]
+                leaves = [t.detach().requires_grad_(t.requires_grad) for t in _as_tuple(value)]
+                outputs.append(nn.Sequential(*stage)(tuple(leaves) if isinstance(value, tuple) else leaves[0]))
+        assert sum(storage.nbytes() for storage in kept.values()) == sum(cost.saved_bytes for cost in costs)
+
+
+def _as_tuple(value):
+    return value if isinstance(value, tuple) else (value,)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_they_are_what_a_stage_is_predicted_to_hold(precision):
+    """Without BatchNorm, whose recorded statistics the executor adds, and with a loss that keeps nothing itself."""
+    blocks = make_blocks("relu-chain")
+    costs = block_costs(blocks, (2, 3, *HW), precision=precision)
+    plan = plan_of(blocks, precision=precision)
+
+    (rank,) = predict_memory(blocks, lambda logits_nk, _: logits_nk.sum(), make_batch(1), plan)
+
+    assert rank.after_bytes[0] == sum(cost.saved_bytes for cost in costs)
 
 
 def test_saved_bytes_are_those_that_autograd_really_keeps():
