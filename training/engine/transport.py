@@ -129,15 +129,17 @@ class Transport:
         """
         self._flush(self._boundaries)
         layout, rows = lay_out(value)
-        known = self._layouts.setdefault((route.peer, route.lane, route.kind), layout)
-        if known != layout:
+        known = self._layouts.get((route.peer, route.lane, route.kind))
+        header = layout.header() if known is None else []
+        if known is not None and known != layout:
             raise ValueError(
                 f"{route.during} gave {layout}, but {known} before for inputs of the same shape; what goes from "
                 "stage to stage may depend on the shape of the network's input only. Cut elsewhere."
             )
+        self._layouts[route.peer, route.lane, route.kind] = layout
         with self._naming(route.peer, route.during, "sending to"):
-            if known is layout:
-                work = self._wire.send_header(layout.header(), route.peer, route.lane)
+            if header:
+                work = self._wire.send_header(header, route.peer, route.lane)
                 self._boundaries.append(_InFlight(work, None, route.peer, route.during))
             for row in rows:
                 on_wire = row.to(self._wire.device)
