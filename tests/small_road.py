@@ -6,7 +6,7 @@ Slides are not square and every tile differs. "warm" tissue is red-brown, "cold"
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -38,6 +38,7 @@ num_stages = {num_stages}
 num_microbatches = {num_microbatches}
 microbatch_size = 4
 data_parallel = {data_parallel}
+{more}
 timeout_s = 120.0
 [optim]
 lr = 0.05
@@ -59,24 +60,28 @@ class SmallRoad:
         return "small-test"
 
 
-def write_recipe(
-    path: Path,
-    *,
-    strategy: str = "single",
-    num_stages: int = 1,
-    num_microbatches: int = 2,
-    data_parallel: int = 1,
-    steps: int = 4,
-) -> Path:
-    text = RECIPE.format(
-        strategy=strategy,
-        num_stages=num_stages,
-        num_microbatches=num_microbatches,
-        data_parallel=data_parallel,
-        steps=steps,
-    )
-    path.write_text(text, encoding="utf-8")
-    return path
+@dataclass(frozen=True)
+class Way:
+    """How a run is spread over ranks."""
+
+    strategy: str = "single"
+    num_stages: int = 1
+    num_microbatches: int = 2
+    data_parallel: int = 1
+    more: str = ""
+    """Further lines of `[parallel]`."""
+
+    @property
+    def num_ranks(self) -> int:
+        return self.data_parallel * self.num_stages
+
+    def write(self, path: Path, *, steps: int) -> Path:
+        path.write_text(RECIPE.format(**asdict(self), steps=steps), encoding="utf-8")
+        return path
+
+
+def write_recipe(path: Path, *, strategy: str = "single", num_stages: int = 1, steps: int = 4) -> Path:
+    return Way(strategy, num_stages).write(path, steps=steps)
 
 
 def share_tiles(project: Project, folder: Path) -> None:

@@ -12,8 +12,12 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+
 from training.config import Recipe, find_recipe, load_recipe
+from training.engine.partition import partition
 from training.errors import BadRecipeError, TrainingError, WrongWorldSizeError
+from training.parallel_plan import blocks_of
 from training.tile_dataset import TileSource, check_enough, find_source, labelled
 
 RECIPE_NAME = r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,54}"
@@ -42,14 +46,21 @@ def check_run(recipe_name: Path, project_dir: Path, world_size: int) -> Checked:
             f"{path.name}: the recipe's name becomes part of the model's. Rename the file to 1 to 55 letters, digits, "
             "dots, underscores or hyphens, not starting with a dot."
         )
-    if recipe.parallel.world_size != world_size:
+    parallel = recipe.parallel
+    if parallel.world_size != world_size:
         raise WrongWorldSizeError(
-            f"{path.name}: {recipe.parallel.strategy} with num_stages = {recipe.parallel.num_stages} needs "
-            f"{recipe.parallel.world_size} ranks, but {world_size} are started. Give `--nproc "
-            f"{recipe.parallel.world_size}` (torchrun: --nproc-per-node), or change [parallel] num_stages."
+            f"{path.name}: {parallel.strategy} with num_stages = {parallel.num_stages} and data_parallel = "
+            f"{parallel.data_parallel} needs {parallel.world_size} ranks, but {world_size} are started. Give `--nproc "
+            f"{parallel.world_size}` (torchrun: --nproc-per-node), or change [parallel]."
         )
     source = find_source(recipe.data.source)(project_dir, recipe.data.tile_set, recipe.data.classes)
-    check_enough(source, recipe.parallel.batch_size, recipe.model.num_classes, recipe.data.tile_set)
+    check_enough(source, parallel.batch_size, recipe.model.num_classes, recipe.data.tile_set)
+    try:
+        with torch.device("meta"):  # without memory: only whether there is such a network
+            blocks = blocks_of(recipe.model, source.tile_px)
+        partition([1.0] * len(blocks), parallel.num_stages)
+    except ValueError as error:
+        raise BadRecipeError(f"{path.name}, tile set {recipe.data.tile_set!r}: {error}.") from error
     return Checked(recipe, path, source)
 
 

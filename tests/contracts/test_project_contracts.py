@@ -3,6 +3,7 @@
 import json
 import re
 import uuid
+from typing import get_args
 
 import jsonschema
 import numpy as np
@@ -17,7 +18,7 @@ from pipeline.inference.predictor import Predictor
 from pipeline.manifest import COLUMNS, SlideEntry
 from pipeline.run_record import SlideOutcome
 from tests.contracts.test_folder_rules import ROOT
-from training.config import Recipe
+from training.config import ParallelConfig, Recipe
 
 CODES = {
     "missing_mpp",
@@ -67,6 +68,15 @@ def test_recipe_keys_are_those_of_the_page():
     for name, field in Recipe.model_fields.items():
         assert set(re.findall(r"`(\w+)`", rows.pop(name))) == set(field.annotation.model_fields), name
     assert rows == {}
+
+
+def test_strategies_are_those_of_the_page():
+    page = (ROOT / "docs/store.md").read_text(encoding="utf-8")
+    (named,) = re.findall(r"`strategy` \(([^)]*)\)", page)
+
+    assert set(re.findall(r"[\w-]+", named)) == {
+        *get_args(ParallelConfig.model_fields["strategy"].annotation), "aliases",
+    }  # fmt: skip
 
 
 def test_research_use_stands_on_every_card_report_and_picture(road, results):
@@ -158,6 +168,12 @@ def test_run_records_hold_the_contract_s_keys(road):
         assert {
             "run_id", "verb", "settings", "inputs", "outputs", "versions", "host", "seconds", "outcome",
         } <= record.keys()  # fmt: skip
+        if record["verb"] == "train":
+            assert {"models", "plan", "memory", "epochs"} <= record.keys()
+            assert record["plan"].keys() == {
+                "strategy", "named", "num_stages", "num_microbatches", "data_parallel", "recompute", "blocks_per_stage",
+            }  # fmt: skip
+            assert len(record["memory"]["live"]) == record["plan"]["data_parallel"] * record["plan"]["num_stages"]
 
 
 def test_a_json_line_holds_the_contract_s_keys():

@@ -8,29 +8,54 @@ import threading
 import time
 from pathlib import Path
 
+import numpy as np
 import psutil
 import pytest
+import torch
 from safetensors.torch import load_file
 
+from pipeline.config import TileConfig
 from pipeline.launch import train
-from tests.small_road import write_recipe
+from pipeline.manifest import load_cohort
+from pipeline.project import Project
+from pipeline.tiles.tile import make_tile_table
+from tests.small_road import TILES, Way, share_tiles, write_recipe
+from training.config import Recipe
+from training.engine import TensorBatch
+from training.engine.predict import predict_memory
+from training.errors import BadRecipeError
+from training.inference import Classifier
+from training.parallel_plan import blocks_of, cross_entropy, plan_of
+from training.preflight import check_run
 
-STEPS = 3
+STEPS = 19
+"""One epoch of 150 tiles, 8 at a time: the last batch has 6, so its last micro-batch has 2 instead of 4."""
+SHORT = 2
+WAYS = {
+    "single": Way("single"),
+    "master": Way("master", num_stages=2),
+    "mast": Way("mast", num_stages=2),
+    "mp-basic": Way("mp-basic", num_stages=2, more="recompute = {every = 2, prefix = [1, 0]}"),
+    "1f1b": Way("1f1b", num_stages=2, more="recompute = {every = 2}"),
+    "ddp": Way("ddp", num_microbatches=1, data_parallel=2),
+    "hybrid": Way("hybrid", num_stages=2, num_microbatches=1, data_parallel=2),
+}
+"""All take 8 tiles a step, 4 to a micro-batch."""
 
 
 @pytest.fixture(scope="module")
 def single(road, tmp_path_factory):
-    return _train(road, tmp_path_factory.mktemp("single"), "single", 1)
+    return _train(road, tmp_path_factory.mktemp("single"), WAYS["single"])
 
 
-def _train(road, folder, strategy, num_stages):
-    """A project of its own that shares slides and tiles with the road."""
-    for name in ("slides", "tiles"):
-        (folder / name).symlink_to(road.project.root / name)
-    recipe = write_recipe(folder / "r.toml", strategy=strategy, num_stages=num_stages, steps=STEPS)
+def _train(road, folder, way, change=("", "")):
+    """Train for an epoch in a project of its own."""
+    share_tiles(road.project, folder)
+    recipe = way.write(folder / "r.toml", steps=STEPS)
+    recipe.write_text(recipe.read_text().replace(f"steps = {STEPS}", "epochs = 1").replace(*change))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OMP_NUM_THREADS", "1")  # bit equality holds for the same number of threads
-        return folder, train(recipe, folder, num_stages)
+        return folder, train(recipe, folder, way.num_ranks)
 
 
 def _record(folder):
@@ -38,14 +63,69 @@ def _record(folder):
     return json.loads(path.read_text())
 
 
-@pytest.mark.parametrize("strategy", ["mast", "master", "mp-basic"])
-def test_a_run_on_two_ranks_ends_with_the_weights_of_one_process(road, single, tmp_path, strategy):
-    folder, trained = _train(road, tmp_path, strategy, 2)
+@pytest.mark.parametrize("name", [name for name in WAYS if name != "single"])
+def test_a_run_on_several_ranks_ends_with_the_weights_of_one_process(road, single, tmp_path, name):
+    folder, trained = _train(road, tmp_path, WAYS[name])
 
     assert trained == single[1]  # the model id holds the SHA-256 of the weights
     ours = load_file(folder / "models" / trained.last / "model.safetensors")
     theirs = load_file(single[0] / "models" / single[1].last / "model.safetensors")
     assert all(theirs[name].equal(value) for name, value in ours.items())
+    assert _record(folder)["epochs"] == _record(single[0])["epochs"]
+    _check_plan_and_memory(_record(folder), WAYS[name], tile_px=TILES.tile_px)
+
+
+def test_one_process_keeps_what_was_predicted(single):
+    _check_plan_and_memory(_record(single[0]), WAYS["single"], tile_px=TILES.tile_px)
+
+
+def _check_plan_and_memory(record, way, *, tile_px):
+    """Aliases are spelled out, and every rank kept the bytes that are predicted without training."""
+    recipe = Recipe.model_validate(record["settings"])
+    blocks = blocks_of(recipe.model, tile_px)
+    plan = plan_of(recipe, blocks, tile_px, torch.device("cpu"))
+    batch = TensorBatch(
+        tuple((torch.empty(4, 3, tile_px, tile_px), torch.zeros(4, dtype=torch.int64)) for _ in range(2))
+    )
+    predicted = predict_memory(blocks, cross_entropy, batch, plan)
+
+    assert record["plan"]["strategy"] == {"mast": "master", "hybrid": "master", "ddp": "single"}.get(
+        way.strategy, way.strategy
+    )
+    assert record["plan"]["named"] == way.strategy
+    assert record["plan"]["num_stages"] == way.num_stages
+    assert record["plan"]["num_microbatches"] == way.num_microbatches
+    assert record["plan"]["data_parallel"] == way.data_parallel
+    assert record["plan"]["recompute"] == record["settings"]["parallel"]["recompute"]
+    assert sum(record["plan"]["blocks_per_stage"]) == len(blocks)
+    assert record["memory"] == {"live": [memory.peak_bytes for memory in predicted] * way.data_parallel}
+    assert min(record["memory"]["live"]) > 0
+
+
+def test_recompute_keeps_less_than_it_would_without(single, road, tmp_path):
+    way = Way("single", more="recompute = {every = 2}")
+
+    folder, trained = _train(road, tmp_path, way)
+
+    assert trained == single[1]
+    assert _record(folder)["memory"]["live"][0] < 0.8 * _record(single[0])["memory"]["live"][0]
+
+
+def test_the_network_of_the_gems_authors_trains_and_gives_probabilities(road, tmp_path):
+    way = Way("master", num_stages=2)
+
+    folder, trained = _train(road, tmp_path, way, change=("depth = 11", 'depth = 11\nvariant = "gems-public"'))
+
+    classifier = Classifier.load(folder / "models" / trained.last)
+    tiles_nhwc = np.random.default_rng(0).integers(0, 256, (5, 32, 32, 3), dtype=np.uint8)
+    probabilities_nk = classifier.predict(tiles_nhwc)
+    assert probabilities_nk.shape == (5, 2)
+    assert np.allclose(probabilities_nk.sum(axis=1), 1, atol=1e-6)
+    metrics = _record(folder)["epochs"][-1]
+    # Of the probabilities themselves: a second softmax would leave both classes of each tile above 0.26.
+    assert metrics["accuracy"] > 0.9
+    assert metrics["loss"] < 0.31
+    _check_plan_and_memory(_record(folder), way, tile_px=TILES.tile_px)
 
 
 def test_the_run_record_says_what_was_done(single):
@@ -62,22 +142,32 @@ def test_the_run_record_says_what_was_done(single):
 
 
 def test_loss_metrics_and_pictures_are_in_the_tensorboard_file(single):
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    (events,) = (single[0] / "runs" / "tensorboard").glob("*/events*")
-    log = EventAccumulator(str(events))
-    log.Reload()
+    log = _events(single[0])
 
     assert {"train/loss", "train/lr", "val/loss", "val/accuracy", "val/auc"} <= set(log.Tags()["scalars"])
     assert {"val/confusion", "val/tiles"} <= set(log.Tags()["images"])
-    assert len(log.Scalars("train/loss")) == STEPS
+    assert len(log.Scalars("train/loss")) == STEPS  # the last one had what was left of the epoch
 
 
-def test_mast_is_written_down_as_what_it_is(road, tmp_path):
-    folder, _ = _train(road, tmp_path, "mast", 2)
+def test_clipping_shows_the_norm_of_all_gradients(road, tmp_path):
+    share_tiles(road.project, tmp_path)
+    recipe = Way("single").write(tmp_path / "r.toml", steps=SHORT)
+    recipe.write_text(recipe.read_text().replace("lr = 0.05", "lr = 0.05\nclip_norm = 0.5"))
 
-    assert _record(folder)["plan"]["strategy"] == "master"
-    assert _record(folder)["settings"]["parallel"]["strategy"] == "mast"
+    train(recipe, tmp_path, 1)
+
+    norms = [scalar.value for scalar in _events(tmp_path).Scalars("train/gradient_norm")]
+    assert len(norms) == SHORT
+    assert min(norms) > 0.5  # before clipping
+
+
+def _events(folder):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    (events,) = (folder / "runs" / "tensorboard").glob("*/events*")
+    log = EventAccumulator(str(events))
+    log.Reload()
+    return log
 
 
 def test_a_world_size_that_does_not_fit_is_one_message(road, gemslide, tmp_path):
@@ -99,6 +189,27 @@ def test_a_tile_set_that_is_not_there_is_one_message(road, gemslide, tmp_path):
     assert done.code == 1
     assert json.loads(done.out)["code"] == "empty_table"
     assert "there are: small" in done.err
+
+
+def test_a_tile_that_the_network_cannot_take_is_one_message(road, gemslide, tmp_path):
+    (tmp_path / "slides").symlink_to(road.project.slides_dir)
+    tiles = TileConfig(tile_px=48, mpp=1.0, classes=("cold", "warm"))
+    make_tile_table(Project(tmp_path), "small", tiles, cohort=load_cohort(road.cohort))
+    recipe = write_recipe(tmp_path / "r.toml")
+    recipe.write_text(recipe.read_text().replace("depth = 11", 'depth = 11\nvariant = "gems-public"'))
+
+    done = gemslide("train", recipe, "--project", tmp_path)
+
+    assert done.code == 1
+    assert "error [bad_recipe]: r.toml, tile set 'small'" in done.err
+    assert "a multiple of 32 px, got 48; use 32 or 64" in done.err
+
+
+def test_more_stages_than_blocks_are_refused(road, tmp_path):
+    recipe = write_recipe(tmp_path / "r.toml", strategy="master", num_stages=6)
+
+    with pytest.raises(BadRecipeError, match=r"cannot cut 5 blocks into 6 stages .* use num_stages from 1 to 5"):
+        check_run(recipe, road.project.root, 6)
 
 
 def test_torchrun_with_a_misspelt_key_says_so_once(tmp_path):
@@ -126,8 +237,7 @@ def test_a_recipe_whose_name_cannot_name_a_model_is_refused(road, gemslide, tmp_
 
 
 def test_diverged_training_is_one_message_and_leaves_no_model(road, gemslide, tmp_path):
-    for name in ("slides", "tiles"):
-        (tmp_path / name).symlink_to(road.project.root / name)
+    share_tiles(road.project, tmp_path)
     recipe = write_recipe(tmp_path / "r.toml", steps=6)
     recipe.write_text(recipe.read_text().replace("lr = 0.05", "lr = 1e30"))
 
@@ -140,8 +250,7 @@ def test_diverged_training_is_one_message_and_leaves_no_model(road, gemslide, tm
 
 @pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
 def test_stopping_gemslide_stops_every_rank_and_publishes_nothing(road, tmp_path, stop):
-    for name in ("slides", "tiles"):
-        (tmp_path / name).symlink_to(road.project.root / name)
+    share_tiles(road.project, tmp_path)
     recipe = write_recipe(tmp_path / "r.toml", strategy="master", num_stages=2, steps=100_000)
     command = [str(Path(sys.executable).parent / "gemslide"), "train", str(recipe), "--project", str(tmp_path)]
     process = subprocess.Popen([*command, "--nproc", "2"], stderr=subprocess.PIPE, stdout=subprocess.PIPE)
