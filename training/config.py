@@ -5,9 +5,9 @@ from __future__ import annotations
 import difflib
 import tomllib
 from pathlib import Path
-from typing import Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, model_validator
 
 from training.engine.plan import spell_out
 from training.engine.recompute import Recompute
@@ -65,6 +65,13 @@ class RecomputeConfig(Section):
     """How many blocks of each stage, from its start; all if left out."""
 
 
+def _word_or_table(value: object) -> str | None:
+    """Which of its two forms a value of `recompute` has."""
+    if value == "none":
+        return "as a word"
+    return "as a table" if isinstance(value, dict | RecomputeConfig) else None
+
+
 class ParallelConfig(Section):
     """`[parallel]`: how one model is spread over ranks. World size = data_parallel · num_stages."""
 
@@ -80,7 +87,14 @@ class ParallelConfig(Section):
     """Tiles per micro-batch."""
     data_parallel: int = Field(1, ge=1)
     """D: groups of num_stages ranks, each with a share of the batch."""
-    recompute: Literal["none"] | RecomputeConfig = "none"
+    recompute: Annotated[
+        Annotated[Literal["none"], Tag("as a word")] | Annotated[RecomputeConfig, Tag("as a table")],
+        Discriminator(
+            _word_or_table,
+            custom_error_type="word_or_table",
+            custom_error_message='use "none", or a table such as {every = 2}',
+        ),
+    ] = "none"
     balance: Literal["flops", "bytes"] = "flops"
     """What the cut into stages evens out: time, or activation memory."""
     timeout_s: float = Field(600.0, gt=0)
@@ -213,7 +227,8 @@ def load_recipe(path: Path) -> Recipe:
 
 
 def _in_words(detail: dict[str, Any]) -> str:
-    names = [str(part) for part in detail["loc"]]
+    # pydantic also says which form of `recompute` it took the value for.
+    names = [str(part) for part in detail["loc"] if part not in ("as a word", "as a table")]
     where = f"[{names[0]}]" + (f" {'.'.join(names[1:])}" if len(names) > 1 else "") if names else "recipe"
     if detail["type"] == "extra_forbidden":
         known = _known_keys(names[:-1])
@@ -229,9 +244,7 @@ def _in_words(detail: dict[str, Any]) -> str:
 def _known_keys(path: list[str]) -> list[str]:
     kind: type[BaseModel] = Recipe
     for name in path:
-        if name not in kind.model_fields:  # pydantic names the kind of a table that may also be a word
-            continue
         annotation = kind.model_fields[name].annotation
-        choices = [annotation, *get_args(annotation)]
+        choices = [annotation, *(inner for choice in get_args(annotation) for inner in (choice, *get_args(choice)))]
         kind = next(choice for choice in choices if isinstance(choice, type) and issubclass(choice, BaseModel))
     return sorted(kind.model_fields)

@@ -10,7 +10,7 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -148,7 +148,8 @@ def _ranks(planned: Planned, side_px: int) -> list[dict[str, Any]]:
     """What each rank of the first group holds."""
     ranges = stage_ranges(planned.plan.cuts, len(planned.blocks))
     batch = _EmptyBatch(planned.recipe, side_px)
-    memory = predict_memory(planned.blocks, cross_entropy, batch, planned.plan)
+    one_group = replace(planned.plan, data_parallel=1)
+    memory = predict_memory(planned.blocks, cross_entropy, batch, one_group)
     return [
         {
             "rank": rank,
@@ -177,6 +178,8 @@ def compare(planned: Planned) -> list[dict[str, Any]]:
     plan, stages = planned.plan, planned.stage_costs
     alone = [_on_one_rank(stages)]
     rows = [_row(planned, "single", alone, plan.recompute)]
+    if plan.num_stages == 1 and plan.strategy != "single":
+        rows.append(_row(planned, plan.strategy, stages, plan.recompute))
     if plan.num_stages > 1:
         fitting = [s for s in STRATEGIES if s != "single" and not (s == "chimera" and plan.num_stages % 2)]
         rows += [_row(planned, strategy, stages, plan.recompute) for strategy in fitting]

@@ -30,7 +30,6 @@ from training.tile_batch import TileBatch
 from training.tile_dataset import BatchPlan, channel_statistics, labelled, read_tiles
 
 State = dict[str, Tensor]
-VALIDATION_BATCH = 16
 PICTURED_TILES = 8
 
 
@@ -105,18 +104,15 @@ class Trainer:
     def validate(self, state: State) -> NDArray[np.float32]:
         """Probabilities of all validation tiles, float32 (tiles, classes): each rank takes every n-th batch."""
         self._whole.load_state_dict(state)
-        batches = np.array_split(self._val, range(VALIDATION_BATCH, len(self._val), VALIDATION_BATCH))
+        size = self.recipe.parallel.microbatch_size  # what fits in training fits here
+        batches = np.array_split(self._val, range(size, len(self._val), size))
         result = torch.zeros(len(self._val), self.recipe.model.num_classes)
         start = 0
         for number, indices in enumerate(batches):
             if number % self._ranks.num_ranks == self._ranks.rank:
                 result[start : start + len(indices)] = self._predict(indices)
             start += len(indices)
-        if self._ranks.sync_group is not None:
-            shared = result.to(self._ranks.wire)
-            torch.distributed.all_reduce(shared, group=self._ranks.sync_group)
-            result = shared.cpu()
-        return np.asarray(result.numpy())
+        return np.asarray(self._engine.sum_over_ranks(result, during="sharing the validation").numpy())
 
     def _predict(self, indices: NDArray[np.int64]) -> Tensor:
         with torch.inference_mode():

@@ -145,10 +145,10 @@ def _comparison(report: dict[str, Any]) -> Iterator[str]:
 def _when_not(report: dict[str, Any]) -> str:
     """One sentence of honesty."""
     ddp = [row for row in report["comparison"] if row["strategy"] == "ddp"]
-    own = next(row for row in report["comparison"] if row["strategy"] == report["strategy"])
     words = "When a tile fits one device with recompute, ddp is "
     if not ddp:
         return f"{words}faster than any cut into stages: no rank waits for another."
+    own = next(row for row in report["comparison"] if row["strategy"] == report["strategy"])
     is_faster = ddp[-1]["time"] < own["time"]
     return (
         f"{words}{'faster' if is_faster else 'simpler, though with these numbers not faster'}: no rank waits for "

@@ -37,20 +37,22 @@ def one_rank_hangs(ranks: Ranks, meeting_point: str) -> tuple[str, float] | None
     """Rank 1 does nothing until rank 0 has noticed."""
     store = dist.FileStore(meeting_point, 2)
     ranks = with_short_timeout(ranks)
+    engine = make_engine(ranks, CASE)
     if ranks.rank == 1:
         store.wait(["noticed"], timedelta(seconds=TIMEOUT_S))
         return None
     try:
-        return step_until_lost(make_engine(ranks, CASE))
+        return step_until_lost(engine)
     finally:
         store.set("noticed", "yes")
 
 
 def one_rank_dies(ranks: Ranks) -> tuple[str, float] | None:
     """Rank 1 is gone without a word, as after a kill."""
+    engine = make_engine(ranks, CASE)
     if ranks.rank == 1:
         os._exit(0)
-    return step_until_lost(make_engine(ranks, CASE))
+    return step_until_lost(engine)
 
 
 def one_rank_dies_at_the_losses(ranks: Ranks) -> tuple[str, float] | None:

@@ -20,7 +20,6 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -29,8 +28,6 @@ from training.engine.engine import Engine, StepResult
 from training.engine.executor import Batch, Loss
 from training.engine.plan import Plan
 from training.engine.ranks import Ranks, alone, connect_ranks
-
-TIMEOUT_S = 600.0
 
 
 @dataclass(frozen=True)
@@ -51,9 +48,18 @@ class TensorBatch:
 
 
 def split(inputs: Tensor, targets: Tensor, *, microbatch_size: int) -> TensorBatch:
-    """Cut a batch into micro-batches; the last may be smaller. Any class with the methods of `Batch` serves as well."""
+    """Copy a batch into micro-batches; the last may be smaller. Any class with the methods of `Batch` will do too.
+
+    Raises:
+        ValueError: there are no samples, or not a target for each, or the size is less than 1.
+    """
+    if not 0 < len(inputs) == len(targets) or microbatch_size < 1:
+        raise ValueError(
+            f"got {len(inputs)} inputs, {len(targets)} targets and microbatch_size = {microbatch_size}; give one or "
+            "more samples, a target for each, and micro-batches of 1 or more"
+        )
     parts = zip(torch.split(inputs, microbatch_size), torch.split(targets, microbatch_size), strict=True)
-    return TensorBatch(tuple(parts))
+    return TensorBatch(tuple((some.clone(), wanted.clone()) for some, wanted in parts))
 
 
 def train_step(blocks: Sequence[nn.Module], loss: Loss, batch: Batch, plan: Plan) -> StepResult:
@@ -70,21 +76,30 @@ def train_step(blocks: Sequence[nn.Module], loss: Loss, batch: Batch, plan: Plan
         LostPeerError: another rank is gone or too slow.
         ValueError: blocks, plan and number of ranks do not fit each other.
     """
-    return _engine(blocks, plan).train_step(batch, loss)
+    return engine_of(blocks, plan).train_step(batch, loss)
 
 
 def forward_only(blocks: Sequence[nn.Module], batch: Batch, plan: Plan) -> list[Tensor]:
     """Outputs of the network in evaluation mode by micro-batch, on every rank. See `train_step`."""
-    return _engine(blocks, plan).forward_only(batch)
+    return engine_of(blocks, plan).forward_only(batch)
 
 
 def gather(blocks: Sequence[nn.Module], plan: Plan) -> None:
     """Give the blocks on every rank the weights and buffers that the ranks have trained."""
-    nn.Sequential(*blocks).load_state_dict(_engine(blocks, plan).full_state_dict())
+    nn.Sequential(*blocks).load_state_dict(engine_of(blocks, plan).full_state_dict())
+
+
+def connect(*, timeout_s: float = 600.0, device: torch.device | None = None) -> None:
+    """Join the other ranks now, to choose how long a message may take; the first step does it otherwise."""
+    global _ranks
+    if _ranks is not None:
+        raise RuntimeError("this process has joined the other ranks already; call `close` first")
+    several = int(os.environ.get("WORLD_SIZE", "1")) > 1
+    _ranks = connect_ranks(timeout_s=timeout_s, device=device) if several else alone()
 
 
 def close() -> None:
-    """Leave the other ranks; the end of a program that used the functions of this module."""
+    """Leave the other ranks and let go of all engines; the end of a program that used the functions of this module."""
     global _ranks
     if _ranks is not None:
         _ranks.close()
@@ -92,16 +107,14 @@ def close() -> None:
     _engines.clear()
 
 
-_engines: WeakKeyDictionary[Plan, tuple[Engine, list[nn.Module]]] = WeakKeyDictionary()
+_engines: dict[Plan, tuple[Engine, list[nn.Module]]] = {}
 _ranks: Ranks | None = None
 
 
-def _engine(blocks: Sequence[nn.Module], plan: Plan) -> Engine:
-    """The engine of a plan, made at its first use."""
-    global _ranks
+def engine_of(blocks: Sequence[nn.Module], plan: Plan) -> Engine:
+    """The engine of a plan, made at its first use and kept until `close`: for learning rates, states, memory."""
     if _ranks is None:
-        several = int(os.environ.get("WORLD_SIZE", "1")) > 1
-        _ranks = connect_ranks(timeout_s=TIMEOUT_S, device=plan.device) if several else alone()
+        connect(device=plan.device)
     if plan not in _engines:
         _engines[plan] = (Engine(blocks, plan, ranks=_ranks), list(blocks))
     engine, known = _engines[plan]

@@ -5,7 +5,8 @@ Most callers want the three functions of `training.engine` instead, which keep a
 
 import copy
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -66,6 +67,8 @@ class Engine:
             lambda stage, mirrored: copy.deepcopy(stages[stage]) if mirrored else stages[stage],
             counter=self.live_bytes,
         )
+        self._modes = [(m, m.training) for held in self._copies.values() for m in held.module.modules()]
+        self._failed = False
         self._owned = self._copies.get(0)
         weights = self._owned.weights if self._owned else []
         self._optimizer = plan.make_optimizer(weights) if weights else None
@@ -79,6 +82,9 @@ class Engine:
             place=plan.place,
             counter=self.live_bytes,
         )
+        if self._ranks.num_ranks > 1:
+            # Ranks that were seeded differently start with the weights of the owners, as with any data parallelism.
+            self.load_full_state_dict(self.full_state_dict())
 
     # --- steps -------------------------------------------------------------------------------------
 
@@ -87,19 +93,23 @@ class Engine:
 
         The batch may have any number of micro-batches, of any shapes.
 
+        The blocks do the step in the mode (training or evaluation) that they had when the engine took them over.
+
         Raises:
             LostPeerError: another rank is gone or too slow. The weights may then differ between ranks: start again
                 from the last saved state.
+            RuntimeError: an earlier step of this engine has failed.
         """
         schedule = self._schedule(len(batch.shapes), forward_only=False)
-        step = self._executor.begin(schedule, batch, loss)
-        first_update = next(i for i, action in enumerate(step.actions) if action.op is Op.STEP)
-        for index in range(first_update):
-            self._executor.do(step, index)
-        result = self._agree(step)
-        for index in range(first_update, len(step.actions)):
-            self._executor.do(step, index)
-        self._executor.finish()
+        with self._whole_step(training=True):
+            step = self._executor.begin(schedule, batch, loss)
+            first_update = next(i for i, action in enumerate(step.actions) if action.op is Op.STEP)
+            for index in range(first_update):
+                self._executor.do(step, index)
+            result = self._agree(step)
+            for index in range(first_update, len(step.actions)):
+                self._executor.do(step, index)
+            self._executor.finish()
         return result
 
     def forward_only(self, batch: Batch) -> list[Tensor]:
@@ -112,17 +122,11 @@ class Engine:
             LostPeerError: another rank is gone or too slow.
         """
         schedule = self._schedule(len(batch.shapes), forward_only=True)
-        modes = [(module, module.training) for held in self._copies.values() for module in held.module.modules()]
-        for held in self._copies.values():
-            held.module.eval()
-        try:
+        with self._whole_step(training=False):
             step = self._executor.begin(schedule, batch, None)
             for index in range(len(step.actions)):
                 self._executor.do(step, index)
             self._executor.finish()
-        finally:
-            for module, mode in modes:
-                module.training = mode
         outputs: dict[int, Tensor] = {}
         for source in range(self._ranks.num_ranks):
             mine = {k: output.cpu() for k, output in step.results.items()} if source == self._ranks.rank else None
@@ -133,6 +137,26 @@ class Engine:
         """Set the learning rate of all following steps; every rank calls it."""
         for group in self._optimizer.param_groups if self._optimizer is not None else ():
             group["lr"] = lr
+
+    def sum_over_ranks(self, values: Tensor, *, during: str) -> Tensor:
+        """Add up tensors of one shape over all ranks; every rank calls it and gets the sum in CPU memory."""
+        return self._transport.sum_over_ranks(values, during=during)
+
+    @contextmanager
+    def _whole_step(self, *, training: bool) -> Iterator[None]:
+        """A step ends well or is the last: half of one lies in sums, graphs and channels."""
+        if self._failed:
+            raise RuntimeError("an earlier step of this engine failed; make a new one from the last saved state")
+        before = [(module, module.training) for module, _ in self._modes]
+        for module, mode in self._modes:
+            module.training = mode and training
+        self._failed = True
+        try:
+            yield
+        finally:
+            for module, mode in before:
+                module.training = mode
+        self._failed = False
 
     def peak_bytes(self) -> dict[str, list[int]]:
         """Of the last step, by rank; every rank calls it.
@@ -239,11 +263,22 @@ class Engine:
         return full
 
     def load_full_optimizer_state(self, state: Mapping[str, Tensor]) -> None:
-        """Take what `full_optimizer_state` gave, under whatever strategy; every rank calls it, before the next step."""
+        """Take what `full_optimizer_state` gave, under whatever strategy; every rank calls it, before the next step.
+
+        Raises:
+            ValueError: it remembers weights that this network has not; nothing is loaded then.
+        """
+        by_weight: dict[str, dict[str, Tensor]] = {}
+        for key, kept in state.items():
+            name, _, slot = key.rpartition("/")
+            by_weight.setdefault(name, {})[slot] = kept
+        unknown = sorted(by_weight.keys() - {name for stage in self._specs for name in stage})
+        if unknown:
+            raise ValueError(f"the optimizer state is of another network: it knows the weights {', '.join(unknown)}")
         if self._optimizer is None:
             return
         for name, weight in self._own_weights().items():
-            slots = {key.rpartition("/")[2]: state[key] for key in state if key.rpartition("/")[0] == name}
+            slots = by_weight.get(name, {})
             self._optimizer.state[weight] = {
                 # In the layout of the weight, as the optimizer itself would have made it.
                 slot: torch.empty_like(weight).copy_(kept) if kept.shape == weight.shape else kept.clone()
@@ -281,12 +316,10 @@ def named_stages(blocks: Sequence[nn.Module], plan: Plan, ranks: Ranks) -> list[
             f"ranks, got {ranks.num_ranks}; start {plan.world_size} processes or change num_stages"
         )
     ranges = stage_ranges(plan.cuts, len(blocks))
-    if len(ranges) != plan.num_stages:
-        raise ValueError(f"{len(plan.cuts)} cuts make {len(ranges)} stages, not {plan.num_stages}")
     stages = [nn.Sequential(OrderedDict((str(i), blocks[i]) for i in indices)) for indices in ranges]
     home: dict[int, int] = {}
     for stage, module in enumerate(stages):
-        for name, weight in module.named_parameters():
+        for name, weight in (*module.named_parameters(), *module.named_buffers()):
             if home.setdefault(id(weight), stage) != stage:
                 raise ValueError(f"stages {home[id(weight)]} and {stage} share the weight {name}; give each its own")
     return stages
@@ -307,5 +340,6 @@ def make_copies(
             precision=plan.precision,
             segments=plan.recompute.segments(stage, len(module)),
             counter=counter,
+            is_last=stage == plan.num_stages - 1,
         )
     return copies

@@ -11,7 +11,7 @@ from torch import Tensor
 from training.engine.memory import LiveBytes
 from training.engine.ranks import lane_of
 from training.engine.schedule import Action, Op, Schedule
-from training.engine.stage import Boundary, Finish, StageCopy
+from training.engine.stage import Boundary, Finish, StageCopy, only_tensor
 from training.engine.transport import Route, Transport
 
 
@@ -107,33 +107,38 @@ class Executor:
     def _forward(self, step: Step, index: int) -> None:
         action = step.actions[index]
         microbatch, copy = _microbatch(action), self._copies[action.replica]
-        source = self._source(step, action)
-        value = self._input(step, microbatch) if source is None else self._transport.receive(source)
-        self._ask_ahead(step, index)
         target = self._target(step, action)
+        # The stage alone holds what comes in, and lets go of it as soon as it can.
         if step.loss is None:
-            output = copy.infer(value)
+            output = copy.infer(self._incoming(step, index))
         else:
-            output = copy.forward(microbatch, value, None if target else self._loss_of(step, microbatch))
-        del value  # what autograd does not need may go now
+            finish = None if target else self._loss_of(step, microbatch)
+            output = copy.forward(microbatch, self._incoming(step, index), finish)
         if target is not None:
             self._transport.send(output, target)
         else:
-            assert isinstance(output, Tensor)
-            step.results[microbatch] = output.detach()
+            step.results[microbatch] = only_tensor(output).detach()
 
     def _backward(self, step: Step, index: int) -> None:
         action = step.actions[index]
-        source, target = self._source(step, action), self._target(step, action)
-        gradients: tuple[Tensor, ...] | None = None
-        if source is not None:
-            received = self._transport.receive(source)
-            assert isinstance(received, tuple)
-            gradients = received
-        self._ask_ahead(step, index)
-        found = self._copies[action.replica].backward(_microbatch(action), gradients)
+        target = self._target(step, action)
+        found = self._copies[action.replica].backward(_microbatch(action), self._incoming(step, index))
         if target is not None:
             self._transport.send(found, target)
+
+    def _incoming(self, step: Step, index: int) -> Any:
+        """What the neighbour sends, or the input, or None for a backward that starts at the loss.
+
+        The next boundary then comes in while this rank computes.
+        """
+        action = step.actions[index]
+        source = self._source(step, action)
+        if source is not None:
+            value: Any = self._transport.receive(source)
+        else:
+            value = self._input(step, _microbatch(action)) if action.op is Op.F else None
+        self._ask_ahead(step, index)
+        return value
 
     def _input(self, step: Step, microbatch: int) -> Boundary:
         value = step.batch.inputs(microbatch)

@@ -8,8 +8,8 @@ Every storage counts once, however many tensors share it: two views, an in-place
 is also an input kept for backward. The same counter runs on real tensors, where it measures, and on fake ones without
 memory, where it predicts (predict.py); the two agree to the byte.
 
-Not counted: what lives inside one operation (a convolution's workspace), the gradients of weights (one set per node of
-tree_sum.py) and optimizer state. They do not depend on the tile's side and are small for convolutional networks.
+Not counted: what is never kept (a convolution's workspace, what flows from one operation to the next forward and
+backward: a few tensors at a time), the gradients of weights (one set per node of tree_sum.py) and optimizer state.
 """
 
 from __future__ import annotations
@@ -73,9 +73,10 @@ class _Saved:
     """What autograd keeps in place of a tensor."""
 
     def __init__(self, tensor: Tensor, counter: LiveBytes):
-        self.tensor = tensor
+        # Without its history: an operation that keeps its own output would otherwise keep itself alive for ever.
+        self.tensor = tensor if tensor.grad_fn is None else tensor.detach()
         self._counter = counter
-        counter.hold([tensor])
+        counter.hold([self.tensor])
 
     def __del__(self) -> None:
         self._counter.release([self.tensor])

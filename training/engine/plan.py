@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import get_args
 
 import torch
 from torch import Tensor, nn
@@ -45,6 +46,23 @@ class Plan:
     make_optimizer: MakeOptimizer = plain_sgd
     """Called with the weights of one stage, at its owner; the rule must treat each weight on its own."""
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+
+    def __post_init__(self) -> None:
+        check_request(
+            self.strategy,
+            num_stages=self.num_stages,
+            num_microbatches=self.num_microbatches,
+            data_parallel=self.data_parallel,
+        )
+        if len(self.cuts) != self.num_stages - 1:
+            raise ValueError(f"{len(self.cuts)} cuts make {len(self.cuts) + 1} stages, not {self.num_stages}")
+        if self.precision not in get_args(Precision):
+            raise ValueError(f"precision must be one of {', '.join(get_args(Precision))}, got {self.precision!r}")
+        if self.clip_norm is not None and not self.clip_norm > 0:
+            raise ValueError(f"clip_norm must be above 0, got {self.clip_norm}; None clips nothing")
+        prefix = self.recompute.prefix
+        if prefix is not None and len(prefix) != self.num_stages:
+            raise ValueError(f"recompute prefix {prefix} needs one entry for each of {self.num_stages} stages")
 
     @property
     def world_size(self) -> int:
@@ -116,16 +134,13 @@ def make_plan(
     """
     name = spell_out(strategy, num_microbatches=num_microbatches, data_parallel=data_parallel)
     check_request(name, num_stages=num_stages, num_microbatches=num_microbatches, data_parallel=data_parallel)
-    recompute = recompute or Recompute()
-    if recompute.prefix is not None and len(recompute.prefix) != num_stages:
-        raise ValueError(f"recompute prefix {recompute.prefix} has {len(recompute.prefix)} entries; one per stage")
     return Plan(
         name,
         num_stages,
         num_microbatches,
         data_parallel,
         partition(costs, num_stages),
-        recompute,
+        recompute or Recompute(),
         precision,
         channels_last,
         clip_norm,

@@ -61,9 +61,9 @@ def predict_memory(blocks: Sequence[nn.Module], loss: Loss, batch: Batch, plan: 
         fakes = [list(shell.to_empty(device=plan.device)) for shell in shells]
         group = _Group(fakes, loss, one_group)
         # Each kind of boundary passes once in each direction; from then on it can come in ahead.
-        shapes = [batch.shapes[k] for k in share]
-        group.step(_FakeBatch(batch, [*dict.fromkeys(shapes)] * 2))
-        return group.step(_FakeBatch(batch, shapes))
+        first_of_shape = {tuple(batch.shapes[k]): k for k in reversed(share)}
+        group.step(_FakeBatch(batch, [*first_of_shape.values()] * 2))
+        return group.step(_FakeBatch(batch, share))
 
 
 class _Group:
@@ -122,17 +122,17 @@ def _pick(stages: list[list[nn.Sequential]], stage: int, mirrored: bool) -> nn.S
 
 
 class _FakeBatch:
-    """The shapes of a batch, with targets but without inputs."""
+    """Some micro-batches of a batch, with targets but without inputs."""
 
-    def __init__(self, batch: Batch, shapes: Sequence[tuple[int, ...]]):
-        self.shapes = shapes
-        self._batch = batch
+    def __init__(self, batch: Batch, microbatches: Sequence[int]):
+        self.shapes = [batch.shapes[microbatch] for microbatch in microbatches]
+        self._batch, self._microbatches = batch, microbatches
 
     def inputs(self, microbatch: int) -> Tensor:
         return torch.empty(self.shapes[microbatch])
 
     def targets(self, microbatch: int) -> Any:
-        return self._batch.targets(self._batch.shapes.index(self.shapes[microbatch]))
+        return self._batch.targets(self._microbatches[microbatch])
 
 
 class _NoSync:

@@ -74,6 +74,8 @@ def connect_ranks(
     if not 0 < timeout_s < float("inf"):
         raise ValueError(f"timeout_s must be positive and finite, got {timeout_s}; 600 suits most runs")
     wire = device or torch.device("cpu")
+    if wire.type == "cuda":
+        torch.cuda.set_device(wire)  # where torch puts what it sends of its own accord
     timeout = timedelta(seconds=timeout_s)
     backend = "nccl" if wire.type == "cuda" else "gloo"
     dist.init_process_group(backend, init_method=init_method, timeout=timeout, rank=rank, world_size=num_ranks)

@@ -36,11 +36,13 @@ class Recompute:
         """Cut a stage of `num_blocks` blocks into segments, in order; the rest behind the prefix is one segment.
 
         Raises:
-            ValueError: the prefix has no entry for the stage.
+            ValueError: the prefix has no entry for the stage, or one that is longer than the stage.
         """
         if self.prefix is not None and stage >= len(self.prefix):
             raise ValueError(f"recompute prefix {self.prefix} has no entry for stage {stage}; give one per stage")
-        limit = num_blocks if self.prefix is None else min(self.prefix[stage], num_blocks)
+        limit = num_blocks if self.prefix is None else self.prefix[stage]
+        if limit > num_blocks:
+            raise ValueError(f"recompute prefix {self.prefix}: stage {stage} has {num_blocks} blocks only")
         limit = limit if self.every else 0
         starts = range(0, limit, self.every or 1)
         recomputed = [Segment(range(start, min(start + self.every, limit)), True) for start in starts]

@@ -100,7 +100,7 @@ class ReplicaSync:
             return  # the parent takes it in itself
         tensors = [tensor for _, gradients in copy.gradient_sum.take_nodes() for tensor in gradients]
         tensors += [tensor for _, recorded in sorted(copy.take_statistics().items()) for tensor in recorded]
-        if tensors:
+        if packed_bytes(tensors):
             self._transport.send_row(pack(tensors), peer=rank, during=action)
 
 

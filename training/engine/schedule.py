@@ -29,7 +29,6 @@ and gives them to the other copies. Source of `mp-basic` and `master`: GEMS (SC2
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from functools import cache
 from itertools import zip_longest
 
 MIRRORED = ("master", "chimera")
@@ -236,7 +235,7 @@ def build_schedule(
     if forward_only:
         return replace(empty, ranks=tuple(_forwards(empty, copies) for copies in held))
     work = [tuple(GENERATORS[strategy](copies, num_stages)) for copies in held]
-    done = _last_backwards(replace(empty, ranks=tuple(work)))
+    done = _clocks(replace(empty, ranks=tuple(work)))
     return replace(
         empty,
         ranks=tuple((*_with_reductions(*pair, done), *_steps(pair[1])) for pair in zip(work, held, strict=True)),
@@ -282,15 +281,15 @@ def _held(schedule: Schedule, rank: int) -> list[Held]:
 
 def _forwards(schedule: Schedule, held: Sequence[Held]) -> tuple[Action, ...]:
     """Forwards as one wave per replica, merged by clock."""
-    by_clock = [
+    waves = [
         (copy.stage + schedule.num_directions * index, copy.forward(microbatch))
         for copy in held
         for index, microbatch in enumerate(copy.microbatches)
     ]
-    return tuple(action for _, action in sorted(by_clock, key=lambda pair: pair[0]))
+    return tuple(action for _, action in sorted(waves, key=lambda pair: pair[0]))
 
 
-def _last_backwards(schedule: Schedule) -> dict[Action, int]:
+def _clocks(schedule: Schedule) -> dict[Action, int]:
     """Clock at which each action ends when all take one clock; and for each REDUCE, when its stage has no more work."""
     clocks = {action: clock for clock, row in enumerate(by_clock(schedule)) for action in row if action is not None}
     for stage in range(schedule.num_stages):
@@ -333,6 +332,3 @@ def by_clock(schedule: Schedule) -> Iterator[list[Action | None]]:
             raise ScheduleError("the schedule stalls; check_schedule says where")
         done |= started
         yield row
-
-
-cached_schedule = cache(build_schedule)

@@ -6,7 +6,8 @@ no time unless `message_s` says so. How far that is from real steps is measured 
 Closed forms that it meets for stages of equal cost, forward f, backward b, S stages, N micro-batches:
 
     mp-basic      N S (f + b)
-    master        S f + N S b + (N - 1) f                   even N; at most (f + b) / b times faster than mp-basic
+    master        S f + N S b + (N - 1) f                   b >= f; at most (f + b) / b times faster than mp-basic
+                  S (f + b) + (N - 1) (S f + b)             f > b: then it is the hidden forward that is waited for
     gpipe, 1f1b   (N + S - 1) (f + b)
     chimera       (2 N + S - 2) f                           f = b, N a multiple of S
 """

@@ -33,6 +33,7 @@ class StageCopy:
         precision: Precision = "fp32",
         segments: Sequence[Segment] | None = None,
         counter: LiveBytes | None = None,
+        is_last: bool = True,
     ):
         self.module = module
         self.replica = replica
@@ -49,7 +50,7 @@ class StageCopy:
             _Piece(self, nn.Sequential(*(module[i] for i in segment.blocks)), recomputed=segment.recomputed)
             for segment in segments or everything
         ]
-        if self._pieces[-1].recomputed:
+        if is_last and self._pieces[-1].recomputed:
             # The loss is kept, so that a user's loss function is called once.
             self._pieces.append(_Piece(self, nn.Sequential(), recomputed=False))
         self._live: dict[int, list[_Passed]] = {}
@@ -57,10 +58,18 @@ class StageCopy:
     def forward(self, microbatch: int, value: Boundary, finish: Finish | None) -> Boundary:
         """Run the stage; with `finish`, its output is the loss. Activations stay until the micro-batch's `backward`."""
         passed: list[_Passed] = []
+        buffers = [(name, buffer, buffer._version) for name, buffer in self.module.named_buffers()]
         with record_statistics(tracking_layers(self.module)) as recorded:
             for piece in self._pieces:
                 is_last = piece is self._pieces[-1]
                 value = piece.forward(value if not passed else as_leaves(value), finish if is_last else None, passed)
+        after = dict(self.module.named_buffers())
+        changed = [name for name, old, version in buffers if after[name] is not old or old._version != version]
+        if changed:
+            raise ValueError(
+                f"forward changed the buffers {', '.join(changed)} of stage {self.stage}; of what a forward leaves "
+                "behind, only the running statistics of BatchNorm are kept equal on all copies. Take out the change."
+            )
         self.statistics[microbatch] = recorded
         self._live[microbatch] = passed
         return value
@@ -124,7 +133,13 @@ class _Piece:
         everything = as_tuple(value)
         counter.hold(everything)
         random_state = _random_state(self._owner.device) if self.recomputed else []
+        versions = [tensor._version for tensor in everything]
         output = self._without_graph(value) if self.recomputed else self._run(value, finish)
+        if self.recomputed and versions != [tensor._version for tensor in everything]:
+            raise ValueError(
+                f"a block of stage {self._owner.stage} changes its input in place, so its forward cannot be repeated; "
+                "make that operation out of place, or leave the block out of recompute"
+            )
         inputs = value if self.recomputed else needing_gradient(value)
         counter.hold(as_tuple(inputs))
         counter.release(everything)
@@ -144,10 +159,12 @@ class _Piece:
         roots, wanted = self._again(passed, given) if again else (passed.roots, gradients)
         result: tuple[Tensor, ...] = tuple(torch.zeros_like(tensor) for tensor in inputs) if not roots else ()
         if roots and (self._weights or inputs):
+            # A weight that a later piece uses too goes on with its sum so far: the order of additions of one graph.
+            shared = [weight for weight in self._weights if id(weight) in found]
+            wanted = None if wanted is None else (*wanted, *(found[id(weight)] for weight in shared))
             # autograd.grad, not backward(): the latter may change the memory layout of what it stores in .grad.
-            result = torch.autograd.grad(roots, [*self._weights, *inputs], wanted, materialize_grads=True)
-            for weight, gradient in zip(self._weights, result, strict=False):
-                found[id(weight)] = found[id(weight)] + gradient if id(weight) in found else gradient
+            result = torch.autograd.grad([*roots, *shared], [*self._weights, *inputs], wanted, materialize_grads=True)
+            found |= {id(weight): gradient for weight, gradient in zip(self._weights, result, strict=False)}
             result = result[len(self._weights) :]
         counter.release(as_tuple(passed.inputs))
         counter.release(given)
@@ -156,7 +173,7 @@ class _Piece:
     def _run(self, value: Boundary, finish: Finish | None) -> Boundary:
         with self._owner.counter.watch(), self._owner.autocast():
             output: Boundary = self._module(value)
-            return output if finish is None else finish(_only(output))
+            return output if finish is None else _scalar(finish(only_tensor(output)))
 
     def _without_graph(self, value: Boundary) -> Boundary:
         with torch.no_grad(), self._owner.autocast():
@@ -164,7 +181,7 @@ class _Piece:
         has_gradient = bool(self._weights or needing_gradient(value))
         leaves = [
             # A block may hand on its input: that one keeps its own flag.
-            tensor.detach().requires_grad_(has_gradient and tensor.is_floating_point())
+            tensor.detach().requires_grad_(has_gradient and _is_differentiable(tensor))
             for tensor in as_tuple(output)
         ]
         return tuple(leaves) if isinstance(output, tuple) else leaves[0]
@@ -174,13 +191,18 @@ class _Piece:
         device = self._owner.device
         with record_statistics(tracking_layers(self._module)), _random_numbers(passed.random_state, device):
             outputs = as_tuple(self._run(passed.inputs, None))
-        outputs = tuple(tensor for tensor in outputs if tensor.is_floating_point())
+        outputs = tuple(tensor for tensor in outputs if _is_differentiable(tensor))
         pairs = [(_root(o), g) for o, g in zip(outputs, gradients, strict=True) if o.requires_grad]
         return [root for root, _ in pairs], tuple(gradient for _, gradient in pairs)
 
 
-def as_tuple(value: Boundary | list[Tensor]) -> tuple[Tensor, ...]:
-    return (value,) if isinstance(value, Tensor) else tuple(value)
+def as_tuple(value: Boundary) -> tuple[Tensor, ...]:
+    """Raises TypeError for anything else than what may go from block to block."""
+    if isinstance(value, Tensor):
+        return (value,)
+    if type(value) is not tuple or not all(isinstance(tensor, Tensor) for tensor in value):
+        raise TypeError(f"from block to block goes a tensor or a plain tuple of tensors, got {type(value).__name__}")
+    return value
 
 
 def as_leaves(value: Boundary) -> Boundary:
@@ -198,7 +220,23 @@ def _root(tensor: Tensor) -> Any:
     return tensor if tensor.is_leaf or tensor.ndim == 0 else torch.autograd.graph.get_gradient_edge(tensor)
 
 
-def _only(output: Boundary) -> Tensor:
+def _is_differentiable(tensor: Tensor) -> bool:
+    return tensor.is_floating_point() or tensor.is_complex()
+
+
+def _scalar(loss: Tensor) -> Tensor:
+    if not isinstance(loss, Tensor) or loss.numel() != 1:
+        given = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else type(loss).__name__
+        raise TypeError(f"the loss function must return a scalar tensor, the sum over the samples; got {given}")
+    return loss
+
+
+def only_tensor(output: Boundary) -> Tensor:
+    """The output of the network.
+
+    Raises:
+        TypeError: it is a tuple.
+    """
     if isinstance(output, tuple):
         raise TypeError(f"the last block must give one tensor for the loss, got a tuple of {len(output)}")
     return output
