@@ -42,7 +42,7 @@ from training.models.resnet_v2 import resnet_v2_blocks
 from training.parallel_plan import cross_entropy
 
 DEPTH, SIDE_PX, NUM_STAGES, NUM_MICROBATCHES = 20, 160, 2, 8
-WARM_UP, ROUNDS = 3, 15
+WARM_UP, ROUNDS = 3, 9
 OURS = [(strategy, 0) for strategy in ("mp-basic", "master", "gpipe", "1f1b", "chimera")] + [("1f1b", 2), ("master", 2)]
 THEIRS = {"torch GPipe": ScheduleGPipe, "torch 1F1B": Schedule1F1B}
 
