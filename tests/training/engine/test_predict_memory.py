@@ -126,6 +126,28 @@ def test_three_ranks_keep_what_was_predicted():
     assert differences(3, _cases(3, ("master", "gpipe", "1f1b"), (Recompute(), Recompute(1)))) == []
 
 
+@pytest.mark.parametrize(("num_stages", "data_parallel"), [(4, 1), (2, 2)])
+def test_four_ranks_keep_what_was_predicted(num_stages, data_parallel):
+    cases = [
+        {
+            "network": "resnet",
+            "microbatches": 4 * data_parallel + 1,
+            "last": 1,
+            "plan": {
+                "strategy": strategy,
+                "num_stages": num_stages,
+                "num_microbatches": 4,
+                "data_parallel": data_parallel,
+                "recompute": recompute,
+            },
+        }
+        for strategy in ALL
+        for recompute in (Recompute(), Recompute(1))
+    ]
+
+    assert differences(4, cases) == []
+
+
 def peaks_by_microbatches(strategy: str, num_stages: int, counts: tuple[int, ...], **options: Any) -> list[list[int]]:
     plan = {"strategy": strategy, "num_stages": num_stages, **options}
     return [

@@ -1,6 +1,7 @@
 """The order of work of every strategy, for all sizes: complete, within its memory, and never stuck."""
 
 from collections import Counter
+from dataclasses import replace
 from textwrap import dedent
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.training.engine.schedule_requests import build, requests
 from training.engine.check import check_schedule
-from training.engine.schedule import MIRRORED, STRATEGIES, Op, by_clock, live_bound, rank_of
+from training.engine.schedule import MIRRORED, STRATEGIES, Op, build_schedule, by_clock, live_bound, rank_of
 
 
 def actions_of(schedule, *ops):
@@ -234,14 +235,22 @@ def test_no_stage_keeps_more_alive_than_its_bound(request):
 def test_a_stage_is_reduced_as_soon_as_its_last_copy_is_done(request):
     """Not after the whole step: the sums travel while other stages still compute."""
     schedule = build(request)
+    work = tuple(tuple(a for a in actions if a.op in (Op.F, Op.B)) for actions in schedule.ranks)
+    clocks = {a: clock for clock, row in enumerate(by_clock(replace(schedule, ranks=work))) for a in row if a}
 
     for actions in schedule.ranks:
         for index, action in enumerate(actions):
             if action.op is Op.REDUCE:
-                later = [a for a in actions[index:] if a.op is Op.B]
-                assert all(a.replica != action.replica for a in later)
-    if schedule.strategy in ("gpipe", "1f1b") and schedule.data_parallel == 1:
-        assert all(actions[-2].op is Op.REDUCE and actions[-3].op is Op.B for actions in schedule.ranks)
+                done = max(clock for a, clock in clocks.items() if a.op is Op.B and a.stage == action.stage)
+                assert all(clocks[a] <= done for a in actions[:index] if a in clocks)
+                assert all(clocks[a] > done for a in actions[index:] if a in clocks)
+
+
+def test_chimera_reduces_a_stage_in_the_middle_of_the_step():
+    schedule = build_schedule("chimera", num_stages=4, num_microbatches=4)
+
+    ops = [action.op.value for action in schedule.ranks[0]]
+    assert "".join(ops) == "FFFBFBRBBRSS"
 
 
 def test_a_mirrored_replica_lies_in_reverse():
