@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 
 from training.config import Recipe, find_recipe, load_recipe
-from training.engine.partition import partition, stage_ranges
+from training.engine.partition import partition
 from training.errors import BadRecipeError, TrainingError, WrongWorldSizeError
 from training.parallel_plan import blocks_of, plan_of
 from training.tile_dataset import TileSource, check_enough, find_source, labelled
@@ -60,9 +60,7 @@ def check_run(recipe_name: Path, project_dir: Path, world_size: int) -> Checked:
             blocks = blocks_of(recipe.model, source.tile_px)
         partition([1.0] * len(blocks), parallel.num_stages)
         if parallel.recompute_rule.prefix is not None:
-            plan = plan_of(recipe, blocks, source.tile_px, torch.device("cpu"))
-            for stage, indices in enumerate(stage_ranges(plan.cuts, len(blocks))):
-                plan.recompute.segments(stage, len(indices))
+            plan_of(recipe, blocks, source.tile_px, torch.device("cpu"))
     except ValueError as error:
         raise BadRecipeError(f"{path.name}, tile set {recipe.data.tile_set!r}: {error}.") from error
     return Checked(recipe, path, source)

@@ -7,7 +7,7 @@ from typing import get_args
 import torch
 from torch import Tensor, nn
 
-from training.engine.partition import partition
+from training.engine.partition import partition, stage_ranges
 from training.engine.recompute import Recompute
 from training.engine.schedule import MIRRORED, check_request
 from training.engine.stage import Precision
@@ -130,11 +130,12 @@ def make_plan(
         num_microbatches: N, of one group.
 
     Raises:
-        ValueError: the numbers do not fit the strategy, or there are fewer blocks than stages.
+        ValueError: the numbers do not fit the strategy, there are fewer blocks than stages, or a recompute prefix is
+            longer than its stage.
     """
     name = spell_out(strategy, num_microbatches=num_microbatches, data_parallel=data_parallel)
     check_request(name, num_stages=num_stages, num_microbatches=num_microbatches, data_parallel=data_parallel)
-    return Plan(
+    plan = Plan(
         name,
         num_stages,
         num_microbatches,
@@ -147,3 +148,6 @@ def make_plan(
         make_optimizer,
         device or torch.device("cpu"),
     )
+    for stage, blocks in enumerate(stage_ranges(plan.cuts, len(costs))):
+        plan.recompute.segments(stage, len(blocks))
+    return plan
