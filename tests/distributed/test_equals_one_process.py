@@ -30,7 +30,7 @@ def strategies_for(num_stages: int) -> list[str]:
 
 def ways(num_stages: int) -> list[tuple[Recompute, bool]]:
     """None, every block, every second block, a prefix of each stage; each in both memory formats."""
-    prefix = Recompute(1, prefix=(1, 0, 2, 1)[:num_stages])
+    prefix = Recompute(1, prefix=(1, 0, 1, 1)[:num_stages])
     return list(product((Recompute(), Recompute(1), Recompute(2), prefix), (False, True)))
 
 
