@@ -11,10 +11,8 @@ from __future__ import annotations
 
 import json
 import platform
-from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 
 from training.engine.partition import block_costs
 from training.engine.plan import make_plan
@@ -23,7 +21,7 @@ from training.engine.recompute import Recompute
 from training.engine.schedule import build_schedule
 from training.engine.simulate import simulate, stage_costs
 from training.models.resnet_v2 import resnet_v2_blocks
-from training.parallel_plan import cross_entropy
+from training.parallel_plan import EmptyBatch, cross_entropy
 
 DEPTH, SIDE_PX, RANKS, TILES = 110, 1024, 4, 8
 SETTINGS = [
@@ -33,19 +31,6 @@ SETTINGS = [
     for every in (0, 2)
     if strategy != "single" or balance == "flops"
 ]
-
-
-@dataclass(frozen=True)
-class Shapes:
-    """A batch that is never read."""
-
-    shapes: list[tuple[int, ...]]
-
-    def inputs(self, microbatch: int) -> Tensor:
-        raise NotImplementedError("nothing is run")
-
-    def targets(self, microbatch: int) -> Tensor:
-        return torch.zeros(self.shapes[microbatch][0], dtype=torch.int64)
 
 
 def main() -> None:
@@ -64,7 +49,7 @@ def main() -> None:
         )
         schedule = build_schedule(strategy, num_stages=plan.num_stages, num_microbatches=TILES, data_parallel=groups)
         timeline = simulate(schedule, stage_costs(costs, plan.cuts, plan.recompute))
-        memory = predict_memory(blocks, cross_entropy, Shapes([(1, 3, SIDE_PX, SIDE_PX)] * TILES), plan)
+        memory = predict_memory(blocks, cross_entropy, EmptyBatch(TILES, 1, SIDE_PX), plan)
         line = {
             "benchmark": "strategies",
             "network": f"ResNet-{DEPTH}-v2, {SIDE_PX} px, fp32",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import torch
@@ -55,6 +56,27 @@ def plan_of(
         make_optimizer=partial(make_optimizer, config=recipe.optim),
         device=device,
     )
+
+
+@dataclass(frozen=True)
+class EmptyBatch:
+    """Micro-batches of tiles that nobody reads: what `predict_memory` wants of a batch for `cross_entropy`."""
+
+    num_microbatches: int
+    microbatch_size: int
+    side_px: int
+
+    @property
+    def shapes(self) -> list[tuple[int, ...]]:
+        return [(self.microbatch_size, 3, self.side_px, self.side_px)] * self.num_microbatches
+
+    def inputs(self, microbatch: int) -> Tensor:
+        """float32 (microbatch_size, 3, side_px, side_px), with any values."""
+        return torch.empty(self.shapes[microbatch])
+
+    def targets(self, microbatch: int) -> Tensor:
+        """int64 (microbatch_size,), all of the first class."""
+        return torch.zeros(self.microbatch_size, dtype=torch.int64)
 
 
 def cross_entropy(outputs_nk: Tensor, labels_n: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from training.config import Recipe, find_recipe, load_recipe
 from training.engine.draw import draw_svg, draw_text
@@ -26,7 +26,7 @@ from training.engine.recompute import Recompute
 from training.engine.schedule import STRATEGIES, Schedule, build_schedule
 from training.engine.simulate import StageCost, simulate, stage_costs
 from training.errors import BadRecipeError, TrainingError
-from training.parallel_plan import blocks_of, costs_of, cross_entropy, plan_of
+from training.parallel_plan import EmptyBatch, blocks_of, costs_of, cross_entropy, plan_of
 from training.preflight import dataset_error
 from training.tile_dataset import find_source
 
@@ -55,20 +55,6 @@ class Planned:
             num_microbatches=num_microbatches * self.plan.data_parallel,
             data_parallel=self.plan.data_parallel,
         )
-
-
-class _EmptyBatch:
-    """The shapes of one group's share of a full batch; nobody asks for its inputs."""
-
-    def __init__(self, recipe: Recipe, side_px: int):
-        self._num_tiles = recipe.parallel.microbatch_size
-        self.shapes = [(self._num_tiles, 3, side_px, side_px)] * recipe.parallel.num_microbatches
-
-    def inputs(self, microbatch: int) -> Tensor:
-        return torch.empty(self.shapes[microbatch])
-
-    def targets(self, microbatch: int) -> Tensor:
-        return torch.zeros(self._num_tiles, dtype=torch.int64)
 
 
 def show_plan(recipe_name: Path, project_dir: Path, *, tile_px: int | None, svg: bool) -> dict[str, Any]:
@@ -147,7 +133,8 @@ def recompute_in_words(recompute: Recompute) -> str:
 def _ranks(planned: Planned, side_px: int) -> list[dict[str, Any]]:
     """What each rank of the first group holds."""
     ranges = stage_ranges(planned.plan.cuts, len(planned.blocks))
-    batch = _EmptyBatch(planned.recipe, side_px)
+    parallel = planned.recipe.parallel
+    batch = EmptyBatch(parallel.num_microbatches, parallel.microbatch_size, side_px)
     one_group = replace(planned.plan, data_parallel=1)
     memory = predict_memory(planned.blocks, cross_entropy, batch, one_group)
     return [

@@ -27,7 +27,7 @@ from training.parallel_plan import blocks_of, cross_entropy, plan_of
 from training.preflight import Checked
 from training.run_log import RunLog
 from training.tile_batch import TileBatch
-from training.tile_dataset import BatchPlan, channel_statistics, labelled, read_tiles
+from training.tile_dataset import BatchPlan, Indices, channel_statistics, labelled, read_tiles
 
 State = dict[str, Tensor]
 PICTURED_TILES = 8
@@ -78,11 +78,11 @@ class Trainer:
 
     # --- one step --------------------------------------------------------------------------------
 
-    def step(self, step: int) -> StepResult:
-        """One optimizer step."""
+    def step(self, step: int, indices: Indices) -> StepResult:
+        """One optimizer step on these tiles."""
         batch = TileBatch(
             self.source,
-            self._batches.batch(step),
+            indices,
             microbatch_size=self.recipe.parallel.microbatch_size,
             step=step,
             seed=self.recipe.train.seed,
@@ -137,7 +137,8 @@ class Trainer:
         epoch = 0
         for step in range(self.num_steps):
             start = time.perf_counter()
-            result = self.step(step)
+            indices = self._batches.batch(step)
+            result = self.step(step, indices)
             losses.append(result.loss)
             if not math.isfinite(losses[-1]):
                 raise DivergedError(
@@ -150,7 +151,7 @@ class Trainer:
                     loss=losses[-1],
                     lr=learning_rate(step, self.num_steps, self.recipe.optim),
                     gradient_norm=result.gradient_norm,
-                    num_tiles=len(self._batches.batch(step)),
+                    num_tiles=len(indices),
                     seconds=time.perf_counter() - start,
                 )
             if (step + 1) % self._steps_per_epoch == 0:

@@ -194,7 +194,7 @@ class Engine:
 
         Each number is known to one rank; they are added up in the order of micro-batches and of weights.
         """
-        num_losses = len(step.batch.shapes)
+        num_losses = len(step.shapes)
         numbers = torch.zeros(num_losses + sum(self._num_weights), dtype=torch.float64)
         for microbatch, value in step.results.items():
             numbers[microbatch] = value.item()

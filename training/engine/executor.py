@@ -50,12 +50,14 @@ class Step:
     loss: Loss | None
     """None for forward only."""
     actions: tuple[Action, ...]
+    shapes: tuple[tuple[int, ...], ...]
+    """The batch's, asked for once."""
     results: dict[int, Tensor] = field(default_factory=dict)
     """Losses known on this rank by micro-batch; outputs, for forward only."""
 
     @property
     def num_samples(self) -> int:
-        return sum(shape[0] for shape in self.batch.shapes)
+        return sum(shape[0] for shape in self.shapes)
 
 
 class Executor:
@@ -81,7 +83,7 @@ class Executor:
     def begin(self, schedule: Schedule, batch: Batch, loss: Loss | None) -> Step:
         """Make ready for a step."""
         self._counter.start()
-        return Step(schedule, batch, loss, schedule.ranks[self._rank])
+        return Step(schedule, batch, loss, schedule.ranks[self._rank], tuple(map(tuple, batch.shapes)))
 
     def do(self, step: Step, index: int) -> None:
         """Do one action of a step; all must be done, in order.
@@ -142,10 +144,10 @@ class Executor:
 
     def _input(self, step: Step, microbatch: int) -> Boundary:
         value = step.batch.inputs(microbatch)
-        if tuple(value.shape) != tuple(step.batch.shapes[microbatch]):
+        if tuple(value.shape) != step.shapes[microbatch]:
             raise ValueError(
                 f"the input of micro-batch {microbatch} has shape {tuple(value.shape)}, but the batch says "
-                f"{tuple(step.batch.shapes[microbatch])}; every rank must know the shapes beforehand"
+                f"{step.shapes[microbatch]}; every rank must know the shapes beforehand"
             )
         return self._place(value)
 
@@ -174,7 +176,7 @@ class Executor:
         return self._route(step, action, peer_of=targets[0], during=action) if targets else None
 
     def _route(self, step: Step, giver: Action, *, peer_of: Action, during: Action) -> Route:
-        shape = tuple(step.batch.shapes[_microbatch(giver)])
+        shape = step.shapes[_microbatch(giver)]
         return Route(
             step.schedule.rank_of(peer_of),
             lane_of(giver, num_directions=step.schedule.num_directions),

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from training.engine.partition import partition, stage_ranges
 from training.engine.recompute import Recompute
-from training.engine.schedule import MIRRORED, check_request
+from training.engine.schedule import check_request, held_by, num_directions
 from training.engine.stage import Precision
 
 MakeOptimizer = Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
@@ -70,10 +70,7 @@ class Plan:
 
     def held_by(self, rank: int) -> list[tuple[int, int]]:
         """(replica, stage) of each stage on a rank: the normal one and, under some strategies, the mirrored one."""
-        group, place = divmod(rank, self.num_stages)
-        if self.strategy not in MIRRORED:
-            return [(group, place)]
-        return [(2 * group, place), (2 * group + 1, self.num_stages - 1 - place)]
+        return held_by(rank, num_stages=self.num_stages, num_directions=num_directions(self.strategy))
 
     def place(self, value: Tensor) -> Tensor:
         """An input of the network, on the device and in the memory format of the plan."""

@@ -76,7 +76,7 @@ class Schedule:
     @property
     def num_directions(self) -> int:
         """Replicas in each group."""
-        return 2 if self.strategy in MIRRORED else 1
+        return num_directions(self.strategy)
 
     @property
     def num_replicas(self) -> int:
@@ -258,6 +258,11 @@ def check_request(strategy: str, *, num_stages: int, num_microbatches: int, data
         )
 
 
+def num_directions(strategy: str) -> int:
+    """Replicas that each group holds under a strategy."""
+    return 2 if strategy in MIRRORED else 1
+
+
 def rank_of(replica: int, stage: int, *, num_stages: int, num_directions: int) -> int:
     """Rank that holds a stage of a replica; a mirrored replica lies in reverse rank order within its group."""
     group, direction = divmod(replica, num_directions)
@@ -269,14 +274,16 @@ def subtree_size(replica: int, num_replicas: int) -> int:
     return replica & -replica or num_replicas
 
 
+def held_by(rank: int, *, num_stages: int, num_directions: int) -> list[tuple[int, int]]:
+    """(replica, stage) of each stage on a rank, the normal one first: the opposite of `rank_of`."""
+    group, place = divmod(rank, num_stages)
+    stages = (place, num_stages - 1 - place)[:num_directions]
+    return [(group * num_directions + direction, stage) for direction, stage in enumerate(stages)]
+
+
 def _held(schedule: Schedule, rank: int) -> list[Held]:
-    group, place = divmod(rank, schedule.num_stages)
-    held = []
-    for direction in range(schedule.num_directions):
-        replica = group * schedule.num_directions + direction
-        stage = schedule.num_stages - 1 - place if direction else place
-        held.append(Held(replica, stage, schedule.microbatches_of(replica)))
-    return held
+    pairs = held_by(rank, num_stages=schedule.num_stages, num_directions=schedule.num_directions)
+    return [Held(replica, stage, schedule.microbatches_of(replica)) for replica, stage in pairs]
 
 
 def _forwards(schedule: Schedule, held: Sequence[Held]) -> tuple[Action, ...]:
