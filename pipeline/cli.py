@@ -63,6 +63,24 @@ def cohort_check(
     run_check(manifest, project, as_json=as_json)
 
 
+@cohort_cli.command("pseudonymize")
+def cohort_pseudonymize(
+    manifest: Annotated[Path, typer.Argument(help="Cohort manifest with real names (CSV).")],
+    map_path: Annotated[
+        Path, typer.Option("--map", help="Names and pseudonyms; made or extended, never in a project.")
+    ],
+    out: Annotated[Path, typer.Option(help="Manifest to write, for ingest and tile; outside the project as well.")],
+    project: Annotated[
+        Path | None, typer.Option(help="Folder that must hold neither of them.", file_okay=False)
+    ] = None,
+    keep_site: Annotated[bool, typer.Option("--keep-site", help="Leave the column `site` as it is.")] = False,
+) -> None:
+    """Give slides, patients and sites random names; a map kept elsewhere leads back."""
+    from pipeline.verbs.cohort import run_pseudonymize
+
+    run_pseudonymize(manifest, map_path, out, project, keep_site=keep_site)
+
+
 @cli.command()
 def ingest(
     sources: Annotated[list[Path], typer.Argument(metavar="SLIDE…|COHORT.csv", help="Slides, or one manifest.")],

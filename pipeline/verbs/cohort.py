@@ -1,4 +1,4 @@
-"""`gemslide cohort init` and `gemslide cohort check`."""
+"""`gemslide cohort init`, `gemslide cohort check` and `gemslide cohort pseudonymize`."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pipeline.config import load_settings
 from pipeline.ingest.check import check_slide
 from pipeline.manifest import Cohort, SlideEntry, init_cohort, load_cohort
 from pipeline.project import Project
+from pipeline.pseudonyms import pseudonymize_cohort
 from pipeline.run_record import SlideOutcome
 from pipeline.tiles.annotations.qupath import read_qupath
 from pipeline.tiles.annotations.region import check_region
@@ -36,6 +37,13 @@ def run_check(manifest: Path, project: Path, *, as_json: bool) -> None:
     for entry in cohort.included:
         reporter.attempt(entry.slide_id, partial(_check, cohort, entry))
     reporter.finish()
+
+
+def run_pseudonymize(manifest: Path, map_path: Path, out: Path, project: Path | None, *, keep_site: bool) -> None:
+    with errors_in_words():
+        done = pseudonymize_cohort(manifest, map_path, out, project=project, keep_site=keep_site)
+    typer.echo(f"{out}: {done.num_slides} slides, {done.num_patients} patients; {done.num_new} new pseudonyms.")
+    typer.echo(f"{map_path} is the only way back to the names. Keep it apart from the project, and keep a copy.")
 
 
 def _check(cohort: Cohort, entry: SlideEntry) -> SlideOutcome:

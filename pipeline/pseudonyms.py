@@ -1,0 +1,248 @@
+"""Pseudonyms of a cohort: random names for slides, patients and sites, and the map that leads back to the real ones.
+
+A pseudonym is drawn at random and not computed from a name: a hash of a name can be found again by hashing all
+names. The map is the only way back, so it is kept apart from what is shared: never inside a project folder.
+"""
+
+from __future__ import annotations
+
+import csv
+import fcntl
+import itertools
+import os
+import re
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import astuple, dataclass, fields
+from io import StringIO
+from pathlib import Path
+
+from pipeline.errors import BadManifestError, LockedError
+from pipeline.files import fsync_dir, unwritable_in_words
+from pipeline.manifest import COLUMNS, Cohort, SlideEntry, load_cohort
+from pipeline.project import STORE_SUFFIX, Project
+
+KINDS = ("slide", "patient", "site")
+_RUN_RECORD = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{6}\.json")
+
+
+@dataclass(frozen=True)
+class MapRow:
+    """One line of a map: who or what, its pseudonym, and (of slides) where the file lies."""
+
+    kind: str
+    original: str
+    pseudonym: str
+    path: str = ""
+
+
+MAP_COLUMNS = tuple(field.name for field in fields(MapRow))
+
+
+@dataclass(frozen=True)
+class Pseudonymized:
+    """What a run of `pseudonymize_cohort` did."""
+
+    num_slides: int
+    num_patients: int
+    num_new: int
+    """Pseudonyms that the map did not hold before."""
+
+
+class PseudonymMap:
+    """Originals and their pseudonyms, in the order in which they were first met."""
+
+    def __init__(self, path: Path, rows: list[MapRow]) -> None:
+        self.path = path
+        self.rows = rows
+        self._by_original = {(row.kind, row.original): row for row in rows}
+        self._pseudonyms = {row.pseudonym for row in rows}
+        if not len(rows) == len(self._by_original) == len(self._pseudonyms):
+            raise BadManifestError(
+                f"{path}: an original or a pseudonym stands on more than one line. Repair the map by hand from a copy; "
+                "pseudonyms that were given out cannot be made again."
+            )
+
+    def pseudonym(self, kind: str, original: str, *, path: str = "") -> str:
+        """The pseudonym of `original`, drawn now if it has none yet.
+
+        Raises:
+            BadManifestError: the name is a pseudonym already, or the slide's file is another one than before.
+        """
+        if original in self._pseudonyms:
+            raise BadManifestError(
+                f"{kind} {original} is a pseudonym of the map {self.path} already. Give the manifest with real names."
+            )
+        known = self._by_original.get((kind, original))
+        if known is None:
+            return self._draw(kind, original, path).pseudonym
+        if known.path != path:
+            raise BadManifestError(
+                f"slide {original}: the map {self.path} knows it as the file {known.path}, the manifest as {path}. "
+                "If the file was moved, correct its path in the map; if it is another slide, give it another slide_id."
+            )
+        return known.pseudonym
+
+    def _draw(self, kind: str, original: str, path: str) -> MapRow:
+        candidates = (f"{kind}-{secrets.token_hex(5)}" for _ in itertools.count())
+        row = MapRow(kind, original, next(name for name in candidates if name not in self._pseudonyms), path)
+        self.rows.append(row)
+        self._by_original[kind, original] = row
+        self._pseudonyms.add(row.pseudonym)
+        return row
+
+    def is_pseudonym(self, name: str) -> bool:
+        return name in self._pseudonyms
+
+
+def pseudonymize_cohort(
+    manifest: Path, map_path: Path, out: Path, *, project: Path | None = None, keep_site: bool = False
+) -> Pseudonymized:
+    """Write a copy of a manifest with pseudonyms in place of names; the map is made, or extended.
+
+    Splits, labels, annotations, mpp and exclusions stay. Paths stay too, relative to `out`: the new manifest is for
+    `gemslide ingest` and `gemslide tile`, and lies outside the project like the map.
+
+    Args:
+        manifest: the cohort with real names.
+        map_path: CSV of kind, original, pseudonym, path; readable by its owner alone. The same map again gives the
+            same pseudonyms.
+        out: the manifest to write; one that this map made before is replaced.
+        project: a folder that must not hold the map or `out`, whether or not anything is in it yet.
+        keep_site: leave the column `site` as it is.
+
+    Raises:
+        BadManifestError: the manifest or the map does not hold together, or a file would lie in a project.
+        LockedError: another process extends the same map.
+        DiskFullError: not writable.
+    """
+    cohort = load_cohort(manifest)
+    _check_places(manifest, map_path, out, project)
+    with unwritable_in_words(map_path), _locked(map_path):
+        names = read_map(map_path)
+        known = len(names.rows)
+        entries = [_renamed(entry, cohort, out, names, keep_site) for entry in cohort.entries]
+        _check_replaceable(out, names)
+        _write_private(map_path, _csv(MAP_COLUMNS, map(astuple, names.rows)))
+        _write_private(out, _csv(COLUMNS, (tuple(e.model_dump(mode="json").values()) for e in entries)))
+    patients = {entry.patient_id for entry in entries if entry.patient_id}
+    return Pseudonymized(len(entries), len(patients), len(names.rows) - known)
+
+
+def read_map(path: Path) -> PseudonymMap:
+    """Read a map; one that is not there yet is empty.
+
+    Raises:
+        BadManifestError: not a map, or damaged.
+    """
+    if not path.exists():
+        return PseudonymMap(path, [])
+    try:
+        with path.open(encoding="utf-8", newline="") as stream:
+            header, *lines = csv.reader(stream)
+    except (OSError, ValueError, csv.Error) as error:
+        raise BadManifestError(f"{path}: cannot be read as a map of pseudonyms: {error}.") from error
+    if tuple(header) != MAP_COLUMNS:
+        raise BadManifestError(
+            f"{path}: is no map of pseudonyms: its columns are {', '.join(header)}, not {', '.join(MAP_COLUMNS)}."
+        )
+    for number, line in enumerate(lines, start=2):
+        if len(line) != len(MAP_COLUMNS) or line[0] not in KINDS or not line[1] or not line[2]:
+            raise BadManifestError(f"{path}, line {number}: not a line of a map of pseudonyms. Restore it from a copy.")
+    return PseudonymMap(path, [MapRow(*line) for line in lines])
+
+
+def _renamed(entry: SlideEntry, cohort: Cohort, out: Path, names: PseudonymMap, keep_site: bool) -> SlideEntry:
+    base = out.resolve().parent
+    slide = cohort.slide_path(entry).resolve()
+    annotations = cohort.annotations_path(entry)
+    changes: dict[str, str] = {
+        "path": os.path.relpath(slide, base),
+        "slide_id": names.pseudonym("slide", entry.slide_id, path=str(slide)),
+    }
+    if annotations:
+        changes["annotations"] = os.path.relpath(annotations.resolve(), base)
+    if entry.patient_id:
+        changes["patient_id"] = names.pseudonym("patient", entry.patient_id)
+    if entry.site and not keep_site:
+        changes["site"] = names.pseudonym("site", entry.site)
+    return entry.model_copy(update=changes)
+
+
+def project_around(path: Path) -> Path | None:
+    """The project folder in which a file lies or would lie, by what stands in the folders above it."""
+    return next((folder for folder in path.resolve().parents if _looks_like_project(folder)), None)
+
+
+def _looks_like_project(folder: Path) -> bool:
+    """A folder named `slides` alone proves nothing: people keep slide files in such folders."""
+    project = Project(folder)
+    if project.settings_path.exists() or any(project.slides_dir.glob(f"*{STORE_SUFFIX}")):
+        return True
+    return any(_RUN_RECORD.fullmatch(path.name) for path in project.runs_dir.glob("*.json"))
+
+
+def _check_places(manifest: Path, map_path: Path, out: Path, project: Path | None) -> None:
+    if len({path.resolve() for path in (manifest, map_path, out)}) < 3:
+        raise BadManifestError(
+            f"the manifest ({manifest}), the map ({map_path}) and the new manifest ({out}) must be three files."
+        )
+    for what, path in (("map", map_path), ("new manifest", out)):
+        around = project_around(path)
+        if project and project.resolve() in path.resolve().parents:
+            around = project
+        if around:
+            raise BadManifestError(
+                f"{path}: the {what} must not lie inside the project folder {around}: it names files and people, and "
+                "a project is made to be shared. Choose a folder beside it that only you can read."
+            )
+
+
+def _check_replaceable(out: Path, names: PseudonymMap) -> None:
+    """Only a manifest made with this map is replaced; anything else may be somebody's work."""
+    if not out.exists():
+        return
+    if not all(names.is_pseudonym(entry.slide_id) for entry in load_cohort(out).entries):
+        raise BadManifestError(
+            f"{out}: exists already and was not made with the map {names.path}. Delete it or choose another name."
+        )
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Only one process at a time extends a map; the lock dies with the process."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise LockedError(f"{path}: another process extends it now. Wait for it to end, or stop it.") from error
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _csv(columns: tuple[str, ...], rows: Iterator[tuple[object, ...]]) -> str:
+    text = StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(["" if cell is None else cell for cell in row] for row in rows)
+    return text.getvalue()
+
+
+def _write_private(path: Path, text: str) -> None:
+    """Whole or not at all, and readable by its owner alone from its first byte on."""
+    aside = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside.unlink(missing_ok=True)
+    try:
+        with open(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:
+            stream.write(text.encode())
+            stream.flush()
+            os.fsync(stream.fileno())
+        aside.replace(path)
+    finally:
+        aside.unlink(missing_ok=True)
+    fsync_dir(path.parent)
