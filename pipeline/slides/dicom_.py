@@ -1,0 +1,132 @@
+"""DICOM whole-slide images: a file, or a folder of the levels, label and overview of one series."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+
+from pipeline.errors import ClaimsTooMuchError, UnreadableError
+from pipeline.slides.dicom_header import DICOM_ERRORS, Header, read_header
+from pipeline.slides.dicom_level import DicomLevel
+from pipeline.slides.dicom_matrix import image_kind
+from pipeline.slides.dicom_metadata import icc_of, mpp_of, objective_power_of, scanner_model_of
+from pipeline.slides.dicom_series import files_of_slide, in_levels
+from pipeline.slides.slide import EncodedLevel, LevelSize, Pixels, SlideInfo, level_size
+from pipeline.slides.tiff_checks import MAX_WHOLE_PAGE_BYTES
+
+_MAX_SCALE_ERROR = 0.1
+"""How far the sizes of pixels of two levels may differ from the ratio of their matrices."""
+
+
+class DicomSlide:
+    """One series of whole-slide instances: volumes are levels, the rest associated images.
+
+    Coordinates are those of the total pixel matrix, from its top left, whatever its orientation on the glass.
+
+    Args:
+        path: a folder, for the whole slide; or one instance's file, for that level alone (with the other parts
+            beside it, if it is one of a concatenation).
+        series: which series of the folder, see `files_of_slide`.
+    """
+
+    def __init__(self, path: Path, series: str | None = None) -> None:
+        self._name = path.name
+        self.files = tuple(files_of_slide(path, series))
+        levels, self._associated = self._sorted_by_kind()
+        with ExitStack() as on_error:
+            self._levels = [self._open_level(parts, on_error) for parts in levels]
+            self._levels.sort(key=lambda level: level.matrix.width_px, reverse=True)
+            finest = max(levels, key=lambda parts: int(parts[0].dataset.TotalPixelMatrixColumns))[0]
+            self._check_pyramid(levels)
+            self.info = self._read_info(finest)
+            self._opened = on_error.pop_all()
+
+    def _sorted_by_kind(self) -> tuple[list[list[Header]], dict[str, list[Header]]]:
+        """Instances of the tissue, and the first of each other kind."""
+        levels: list[list[Header]] = []
+        associated: dict[str, list[Header]] = {}
+        try:
+            for parts in in_levels([read_header(path) for path in self.files]):
+                kind = image_kind(parts[0])
+                if kind == "volume":
+                    levels.append(parts)
+                else:
+                    associated.setdefault(kind, parts)
+        except DICOM_ERRORS as error:
+            raise UnreadableError(f"{self._name}: its header is damaged ({error}). Copy it again.") from error
+        if not levels:
+            found = ", ".join(associated)
+            raise UnreadableError(
+                f"{self._name}: has no picture of the tissue, only: {found}. Name the slide's folder."
+            )
+        return levels, associated
+
+    def _open_level(self, parts: list[Header], opened: ExitStack) -> DicomLevel:
+        level = DicomLevel(parts)
+        opened.callback(level.close)
+        return level
+
+    def _check_pyramid(self, levels: list[list[Header]]) -> None:
+        """Levels must be one picture at falling size: planes and regions of their own are not told apart."""
+        first = self._levels[0].matrix
+        scales = {int(parts[0].dataset.TotalPixelMatrixColumns): mpp_of(parts[0])[0] for parts in levels}
+        finest_mpp = scales[first.width_px]
+        if len(scales) != len(levels):
+            raise UnreadableError(
+                f"{self._name}: several pictures of the same width ({sorted(scales)} px). Focal planes, optical paths "
+                "or regions are not read together; name a single file."
+            )
+        for level in self._levels[1:]:
+            matrix, mpp = level.matrix, scales[level.matrix.width_px]
+            downsample = first.width_px / matrix.width_px
+            tolerance_px = 1 + max(1.0, matrix.height_px / matrix.width_px)
+            is_copy = abs(first.height_px / downsample - matrix.height_px) <= tolerance_px
+            if finest_mpp and mpp:
+                is_copy &= abs(mpp[0] / finest_mpp[0] / downsample - 1) <= _MAX_SCALE_ERROR
+            if not is_copy:
+                raise UnreadableError(
+                    f"{self._name}: its pictures of {first.width_px}×{first.height_px} and {matrix.width_px}×"
+                    f"{matrix.height_px} px are not the same field at two sizes. Name a single file."
+                )
+
+    def _read_info(self, finest: Header) -> SlideInfo:
+        mpp_xy, looked_in = mpp_of(finest)
+        return SlideInfo(
+            format="dicom",
+            levels=tuple(self._size(level) for level in self._levels),
+            mpp_xy=mpp_xy,
+            mpp_looked_in=looked_in,
+            objective_power=objective_power_of(finest),
+            scanner_model=scanner_model_of(finest),
+            icc=icc_of(finest),
+            associated=tuple(name for name in ("thumbnail", "label", "macro") if name in self._associated),
+        )
+
+    def _size(self, level: DicomLevel) -> LevelSize:
+        first, matrix = self._levels[0].matrix, level.matrix
+        tile_px = matrix.tile_w_px if matrix.tile_w_px == matrix.tile_h_px else None
+        return level_size(matrix.width_px, matrix.height_px, first.width_px, first.height_px, tile_px=tile_px)
+
+    def read_region(self, level: int, x_px: int, y_px: int, width_px: int, height_px: int) -> Pixels:
+        return self._levels[level].read_region(x_px, y_px, width_px, height_px)
+
+    def encoded_level(self, level: int) -> EncodedLevel | str:
+        source = self._levels[level]
+        return source.why_not_encoded() or source
+
+    def associated_image(self, name: str) -> Pixels:
+        with ExitStack() as opened:
+            picture = self._open_level(self._associated[name], opened)
+            width_px, height_px = picture.matrix.width_px, picture.matrix.height_px
+            if width_px * height_px * 3 > MAX_WHOLE_PAGE_BYTES:
+                raise ClaimsTooMuchError(
+                    f"{self._name}: its {name} image claims {width_px}×{height_px} px; at most "
+                    f"{MAX_WHOLE_PAGE_BYTES >> 20} MiB are read."
+                )
+            return picture.read_region(0, 0, width_px, height_px)
+
+    def __enter__(self) -> DicomSlide:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._opened.close()

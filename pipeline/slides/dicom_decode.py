@@ -1,0 +1,84 @@
+"""Frames of a DICOM slide into pixels, with wsidicom's decoders."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from pydicom.uid import UID
+
+from pipeline.slides.dicom_frames import FrameError
+from pipeline.slides.dicom_header import DICOM_ERRORS
+from pipeline.slides.dicom_matrix import (
+    HIGH_THROUGHPUT_JPEG_2000,
+    JPEG,
+    JPEG_2000,
+    NATIVE,
+    Matrix,
+)
+from pipeline.slides.dicom_streams import FrameStreams, check_claimed_size
+from pipeline.slides.slide import Pixels
+
+if TYPE_CHECKING:
+    from wsidicom.codec import Decoder
+
+_RUN_LENGTH = "1.2.840.10008.1.2.5"
+_BITS, _SAMPLES = 8, 3
+
+
+class FrameDecoder:
+    """Decodes the frames of one level. Safe in threads."""
+
+    def __init__(self, matrix: Matrix, streams: FrameStreams) -> None:
+        self._matrix, self._streams = matrix, streams
+
+    def decode(self, payload: memoryview) -> Pixels | None:
+        """Pixels of a whole frame, uint8 (tile_h_px, tile_w_px, 3); None for an empty one.
+
+        Raises:
+            FrameError: it cannot be decoded.
+        """
+        if not len(payload):
+            return None
+        matrix = self._matrix
+        if matrix.transfer_syntax in NATIVE:
+            return self._native(payload)
+        if matrix.transfer_syntax in JPEG | JPEG_2000 | HIGH_THROUGHPUT_JPEG_2000:
+            stream = b"".join(self._streams.stream(payload))
+        else:
+            stream = bytes(payload)
+            if matrix.transfer_syntax != _RUN_LENGTH:
+                check_claimed_size(matrix, stream)
+        try:
+            pixels = np.asarray(self._decoder.decode(stream))
+        except DICOM_ERRORS as error:
+            raise FrameError(str(error)) from error
+        if pixels.shape != (matrix.tile_h_px, matrix.tile_w_px, _SAMPLES) or pixels.dtype != np.uint8:
+            raise FrameError(f"it decodes to shape {pixels.shape} of {pixels.dtype}")
+        return pixels
+
+    @cached_property
+    def _decoder(self) -> Decoder:
+        # wsidicom takes a second to import, and uncompressed or passed-through slides do without.
+        from wsidicom.codec import Decoder
+        from wsidicom.geometry import Size
+
+        # JPEG streams come with their colours said in them: what the file says besides must not count again.
+        photometric = "YBR_FULL_422" if self._matrix.transfer_syntax in JPEG else "RGB"
+        return Decoder.create(
+            UID(self._matrix.transfer_syntax),
+            _SAMPLES,
+            _BITS,
+            Size(self._matrix.tile_w_px, self._matrix.tile_h_px),
+            photometric,
+        )
+
+    def _native(self, payload: memoryview) -> Pixels:
+        matrix = self._matrix
+        if not 0 <= len(payload) - matrix.frame_bytes <= 1:
+            raise FrameError(f"{len(payload)} bytes, not the {matrix.frame_bytes} of a frame")
+        values = np.frombuffer(payload[: matrix.frame_bytes], np.uint8)
+        if matrix.is_planar:
+            return values.reshape(_SAMPLES, matrix.tile_h_px, matrix.tile_w_px).transpose(1, 2, 0)
+        return values.reshape(matrix.tile_h_px, matrix.tile_w_px, _SAMPLES)

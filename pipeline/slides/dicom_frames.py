@@ -1,0 +1,226 @@
+"""Where each frame's bytes lie in a DICOM file (PS3.5, A.4: encapsulated pixel data), and reading them by position."""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.errors import UnreadableError
+from pipeline.slides.dicom_header import Header
+
+_ITEM = b"\xfe\xff\x00\xe0"
+_ITEM_HEADER_BYTES = 8
+_MAX_FRAGMENTS = 2**16
+_MAX_READ_BYTES = 32 * 2**20
+_SAMPLED_ITEMS = 64
+"""Entries of an offset table that are looked up when a file is opened; each is checked when its frame is read."""
+
+
+class FrameError(ValueError):
+    """A frame's bytes are not where the file says."""
+
+
+@dataclass(frozen=True)
+class FrameTable:
+    """Byte ranges of the frames of one file, int64 each; of encapsulated frames with their item headers."""
+
+    starts: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    in_items: bool
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def byte_counts(self) -> NDArray[np.int64]:
+        """Bytes of each frame in the file; 0 for a frame left empty."""
+        return np.asarray(self.ends - self.starts - (_ITEM_HEADER_BYTES if self.in_items else 0))
+
+
+def find_frames(header: Header, descriptor: int, num_frames: int, frame_bytes: int) -> FrameTable:
+    """Locate every frame of a file.
+
+    Args:
+        descriptor: the open file; read by position.
+        frame_bytes: raw bytes of a decoded frame, which is what an uncompressed one takes.
+
+    Raises:
+        UnreadableError: cut short, or another number of frames than it says.
+    """
+    if header.transfer_syntax.is_encapsulated:
+        if header.pixel_bytes is not None:
+            raise _damaged(header, "its compressed pixel data are not encapsulated")
+        return _Items(header, descriptor, num_frames).table()
+    needed = num_frames * frame_bytes
+    if header.pixel_bytes is None or not needed <= header.pixel_bytes <= needed + 1:
+        raise _damaged(header, f"{num_frames} frames need {needed} bytes, its pixel data have {header.pixel_bytes}")
+    if header.pixels_at + needed > header.file_bytes:
+        raise _damaged(header, f"its pixels end at byte {header.pixels_at + needed}, the file at {header.file_bytes}")
+    starts = header.pixels_at + frame_bytes * np.arange(num_frames, dtype=np.int64)
+    return FrameTable(starts, starts + frame_bytes, in_items=False)
+
+
+class FrameSource:
+    """Frames of one level, over all files it is spread over. Safe in threads: it reads by position."""
+
+    def __init__(self, tables: Sequence[FrameTable], descriptors: Sequence[int]) -> None:
+        self._descriptors = descriptors
+        self._starts = np.concatenate([table.starts for table in tables])
+        self._ends = np.concatenate([table.ends for table in tables])
+        self._part = np.repeat(np.arange(len(tables)), [len(table) for table in tables])
+        self._in_items = tables[0].in_items
+        self.byte_counts = np.concatenate([table.byte_counts() for table in tables])
+        """Bytes of each frame in the file, int64; 0 for a frame left empty."""
+
+    def read(self, frames: Sequence[int]) -> list[memoryview | None]:
+        """All bytes between start and end of each frame, for `payload`; None for a number below 0.
+
+        Frames that follow one another in the file are read at once.
+        """
+        found: list[memoryview | None] = [None] * len(frames)
+        for run in self._runs(frames):
+            first, last = frames[run[0]], frames[run[-1]]
+            start = int(self._starts[first])
+            descriptor = self._descriptors[int(self._part[first])]
+            data = memoryview(os.pread(descriptor, int(self._ends[last]) - start, start))
+            for i in run:
+                found[i] = data[int(self._starts[frames[i]]) - start : int(self._ends[frames[i]]) - start]
+        return found
+
+    def _runs(self, frames: Sequence[int]) -> Iterator[list[int]]:
+        """Places in `frames` whose bytes lie in a row."""
+        run: list[int] = []
+        for i, frame in enumerate(frames):
+            if frame < 0:
+                continue
+            if run and not self._follows(frames[run[0]], frames[run[-1]], frame):
+                yield run
+                run = []
+            run.append(i)
+        if run:
+            yield run
+
+    def _follows(self, first: int, last: int, frame: int) -> bool:
+        return bool(
+            self._starts[frame] == self._ends[last]
+            and self._part[frame] == self._part[last]
+            and self._ends[frame] - self._starts[first] <= _MAX_READ_BYTES
+        )
+
+    def payload(self, data: memoryview) -> memoryview:
+        """A frame's own bytes, from all bytes between its start and its end.
+
+        Raises:
+            FrameError: no whole items there.
+        """
+        if not self._in_items:
+            return data
+        fragments = []
+        at = 0
+        while at < len(data):
+            length = _item_length(bytes(data[at : at + _ITEM_HEADER_BYTES]))
+            if length is None or at + _ITEM_HEADER_BYTES + length > len(data):
+                raise FrameError(f"no whole item at byte {at} of its {len(data)}")
+            at += _ITEM_HEADER_BYTES
+            fragments.append(data[at : at + length])
+            at += length
+        return fragments[0] if len(fragments) == 1 else memoryview(b"".join(fragments))
+
+
+class _Items:
+    """The items of encapsulated pixel data: the basic offset table, then fragments."""
+
+    def __init__(self, header: Header, descriptor: int, num_frames: int) -> None:
+        self._header, self._descriptor, self._num_frames = header, descriptor, num_frames
+        table_bytes = self._length_at(header.pixels_at)
+        if table_bytes is None:
+            raise _damaged(header, "its pixel data do not begin with an offset table")
+        self._table_at = header.pixels_at + _ITEM_HEADER_BYTES
+        self._table_bytes = table_bytes
+        self._first = self._table_at + table_bytes
+        """Where the first fragment's item begins; offsets count from here."""
+
+    def table(self) -> FrameTable:
+        """By the offset table if there is one that holds, else by walking from item to item."""
+        offsets = self._listed_offsets()
+        if offsets is not None:
+            found = self._from_offsets(offsets)
+            if found is not None:
+                return found
+        return self._walk()
+
+    def _listed_offsets(self) -> NDArray[np.int64] | None:
+        """Offsets of the frames from the extended table (64 bit), else from the basic one (32 bit), if complete."""
+        extended = self._header.dataset.get("ExtendedOffsetTable")
+        if isinstance(extended, bytes) and len(extended) == 8 * self._num_frames:
+            return np.frombuffer(extended, "<u8").astype(np.int64)
+        if self._table_bytes == 4 * self._num_frames:
+            raw = os.pread(self._descriptor, self._table_bytes, self._table_at)
+            if len(raw) == self._table_bytes:
+                return np.frombuffer(raw, "<u4").astype(np.int64)
+        return None
+
+    def _from_offsets(self, offsets: NDArray[np.int64]) -> FrameTable | None:
+        if offsets[0] != 0 or (np.diff(offsets) < _ITEM_HEADER_BYTES).any():
+            return None
+        starts = self._first + offsets
+        last_length = self._length_at(int(starts[-1]))
+        sampled = np.linspace(0, len(starts) - 1, min(_SAMPLED_ITEMS, len(starts))).astype(int)
+        if last_length is None or any(self._length_at(int(start)) is None for start in starts[sampled]):
+            return None
+        last_end = self._end_of_last(int(starts[-1]))
+        return FrameTable(starts, np.append(starts[1:], last_end), in_items=True)
+
+    def _end_of_last(self, start: int) -> int:
+        """Behind the last fragment of the last frame."""
+        end = start
+        for _ in range(_MAX_FRAGMENTS):
+            length = self._length_at(end)
+            if length is None:
+                break
+            end += _ITEM_HEADER_BYTES + length
+            self._check_inside(end)
+        return end
+
+    def _walk(self) -> FrameTable:
+        """Read every item's header: without a table, one fragment is one frame (or all are the only frame)."""
+        limit = self._num_frames if self._num_frames > 1 else _MAX_FRAGMENTS
+        bounds = [self._first]
+        while (length := self._length_at(bounds[-1])) is not None:
+            if len(bounds) > limit:
+                raise _damaged(
+                    self._header, f"it has more fragments than its {self._num_frames} frames, and no offset table"
+                )
+            bounds.append(bounds[-1] + _ITEM_HEADER_BYTES + length)
+            self._check_inside(bounds[-1])
+        if self._num_frames == 1 and len(bounds) > 1:
+            bounds = [bounds[0], bounds[-1]]
+        if len(bounds) - 1 != self._num_frames:
+            raise _damaged(self._header, f"it says {self._num_frames} frames and holds {len(bounds) - 1}")
+        ranges = np.asarray(bounds, dtype=np.int64)
+        return FrameTable(ranges[:-1], ranges[1:], in_items=True)
+
+    def _length_at(self, at: int) -> int | None:
+        """Length of the item whose header stands at a byte; None if none does."""
+        if not 0 <= at <= self._header.file_bytes:
+            return None
+        return _item_length(os.pread(self._descriptor, _ITEM_HEADER_BYTES, at))
+
+    def _check_inside(self, end: int) -> None:
+        if end > self._header.file_bytes:
+            raise _damaged(self._header, f"a frame ends at byte {end}, the file at {self._header.file_bytes}")
+
+
+def _item_length(head: bytes) -> int | None:
+    if len(head) < _ITEM_HEADER_BYTES or head[:4] != _ITEM:
+        return None
+    (length,) = struct.unpack("<L", head[4:])
+    return int(length)
+
+
+def _damaged(header: Header, why: str) -> UnreadableError:
+    return UnreadableError(f"{header.path.name}: {why}. The file is damaged or cut short; copy it again.")

@@ -1,0 +1,250 @@
+"""What stands before the pixels of a DICOM file, read through pydicom in bounded memory."""
+
+from __future__ import annotations
+
+import io
+import logging
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pydicom
+from pydicom.dataset import Dataset
+from pydicom.errors import InvalidDicomError
+from pydicom.filereader import read_dataset, read_file_meta_info, read_partial, read_sequence_item
+from pydicom.uid import UID, DeflatedExplicitVRLittleEndian
+
+from pipeline.errors import UnreadableError
+
+# pydicom reports oddities of damaged files through logging and warnings; our errors say what matters.
+logging.getLogger("pydicom").setLevel(logging.CRITICAL)
+pydicom.config.settings.reading_validation_mode = pydicom.config.IGNORE
+
+DICOM_ERRORS = (
+    InvalidDicomError, ValueError, IndexError, KeyError, TypeError, AttributeError, ArithmeticError, struct.error,
+    OSError, EOFError, RuntimeError, MemoryError, NotImplementedError, AssertionError,
+)  # fmt: skip
+"""What pydicom and the codecs raise on files that lie about themselves."""
+
+WHOLE_SLIDE_IMAGE = "1.2.840.10008.5.1.4.1.1.77.1.6"
+"""SOP class VL Whole Slide Microscopy Image Storage."""
+
+_MAX_HEADER_BYTES = 256 * 2**20
+_MAX_FRAME_ITEM_BYTES = 2**20
+_AFTER_MATRIX_SIZE = 0x00480008
+_PER_FRAME_GROUPS = 0x52009230
+_PIXEL_DATA, _FLOAT_PIXELS = 0x7FE00010, {0x7FE00008, 0x7FE00009}
+_UNDEFINED_LENGTH = 0xFFFFFFFF
+
+
+@dataclass(frozen=True)
+class Brief:
+    """Which series a file belongs to and what it is: read from its first few kilobytes."""
+
+    path: Path
+    sop_class: str
+    series_uid: str
+    matrix_wh: tuple[int, int]
+    """(0, 0) where it is no tiled picture."""
+    concatenation_uid: str | None
+
+    @property
+    def kind(self) -> str:
+        """The SOP class in words."""
+        return UID(self.sop_class).name.removesuffix(" Storage") or "unknown kind of object"
+
+
+@dataclass
+class FramePlaces:
+    """What the per-frame functional groups say, frame by frame. Positions count from 1, as in the file."""
+
+    columns_px: list[int | None] = field(default_factory=list)
+    rows_px: list[int | None] = field(default_factory=list)
+    heights: set[float] = field(default_factory=set)
+    """Different z offsets: more than one means several focal planes."""
+    optical_paths: set[str] = field(default_factory=set)
+    first: Dataset = field(default_factory=Dataset)
+    """The first frame's groups."""
+
+
+@dataclass(frozen=True)
+class Header:
+    """One file's attributes, and where its pixel data stand."""
+
+    path: Path
+    dataset: Dataset
+    transfer_syntax: UID
+    frames: FramePlaces
+    pixels_at: int
+    """Byte position of the first byte of Pixel Data's value."""
+    pixel_bytes: int | None
+    """Length of that value; None when it is encapsulated (of undefined length)."""
+    file_bytes: int
+
+
+def read_brief(path: Path) -> Brief:
+    """Read as far as the size of the pixel matrix.
+
+    Raises:
+        UnreadableError: not DICOM, cut short or damaged there.
+    """
+    with _refusing(path), _open(path) as stream:
+        _refuse_deflated(path)
+        ds = read_partial(stream, stop_when=lambda tag, vr, length: tag >= _AFTER_MATRIX_SIZE)
+        sop_class = ds.get("SOPClassUID") or ds.file_meta.get("MediaStorageSOPClassUID")
+        if sop_class is None:
+            raise ValueError("it does not say what kind of object it is (no SOP Class UID)")
+        size_wh = (ds.get("TotalPixelMatrixColumns"), ds.get("TotalPixelMatrixRows"))
+        concatenation = ds.get("ConcatenationUID")
+        return Brief(
+            path=path,
+            sop_class=str(sop_class),
+            series_uid=str(ds.get("SeriesInstanceUID") or ""),
+            matrix_wh=(int(size_wh[0] or 0), int(size_wh[1] or 0)),
+            concatenation_uid=str(concatenation) if concatenation else None,
+        )
+
+
+def read_header(path: Path) -> Header:
+    """Read everything before the pixels; per-frame groups one by one, as there may be hundreds of thousands.
+
+    Raises:
+        UnreadableError: not DICOM, no pixel data, cut short or damaged.
+    """
+    with _refusing(path), _open(path) as stream:
+        _refuse_deflated(path)
+        ds = read_partial(stream, stop_when=lambda tag, vr, length: tag >= _PER_FRAME_GROUPS)
+        syntax = UID(str(ds.file_meta.TransferSyntaxUID))
+        is_implicit, is_little = syntax.is_implicit_VR, syntax.is_little_endian
+        reader = _Elements(stream, is_implicit=is_implicit, is_little=is_little)
+        frames = FramePlaces()
+        if reader.peek_tag() == _PER_FRAME_GROUPS:
+            num_frames = int(ds.get("NumberOfFrames") or 1)
+            reader.read_sequence(num_frames, lambda item: _take_frame(item, frames))
+        reader.allow(_MAX_HEADER_BYTES)
+        rest = read_dataset(
+            stream, is_implicit, is_little, stop_when=lambda tag, vr, length: tag in _FLOAT_PIXELS or tag >= _PIXEL_DATA
+        )
+        ds.update(rest)
+        tag, length = reader.next_element()
+        if tag != _PIXEL_DATA:
+            raise EOFError("it has no pixel data, or ends before them")
+        return Header(
+            path=path,
+            dataset=ds,
+            transfer_syntax=syntax,
+            frames=frames,
+            pixels_at=stream.tell(),
+            pixel_bytes=None if length == _UNDEFINED_LENGTH else length,
+            file_bytes=path.stat().st_size,
+        )
+
+
+def first_item(ds: Dataset, keyword: str) -> Dataset:
+    """The first item of a sequence; an empty data set where there is none."""
+    items = ds.get(keyword)
+    return items[0] if isinstance(items, pydicom.Sequence) and items else Dataset()
+
+
+def _take_frame(item: Dataset, frames: FramePlaces) -> None:
+    if not frames.columns_px:
+        frames.first = item
+    place = first_item(item, "PlanePositionSlideSequence")
+    column, row = place.get("ColumnPositionInTotalImagePixelMatrix"), place.get("RowPositionInTotalImagePixelMatrix")
+    frames.columns_px.append(None if column is None else int(column))
+    frames.rows_px.append(None if row is None else int(row))
+    height = place.get("ZOffsetInSlideCoordinateSystem")
+    if height is not None:
+        frames.heights.add(float(height))
+    optical_path = first_item(item, "OpticalPathIdentificationSequence").get("OpticalPathIdentifier")
+    if optical_path is not None:
+        frames.optical_paths.add(str(optical_path))
+
+
+@contextmanager
+def _refusing(path: Path) -> Iterator[None]:
+    """Turn whatever pydicom raises on a damaged file into one error."""
+    try:
+        yield
+    except DICOM_ERRORS as error:
+        raise UnreadableError(
+            f"{path.name}: pydicom cannot read its header ({type(error).__name__}: {error}). "
+            "The file is damaged or cut short; copy it again."
+        ) from error
+
+
+def _refuse_deflated(path: Path) -> None:
+    """Its whole content would have to be unpacked to read the header."""
+    if read_file_meta_info(path).get("TransferSyntaxUID") == DeflatedExplicitVRLittleEndian:
+        raise UnreadableError(f"{path.name}: is deflated DICOM as a whole. Convert it to another transfer syntax.")
+
+
+class _Bounded(io.FileIO):
+    """A file that seems to end at `stop_at`, so that a length that lies cannot take all memory."""
+
+    stop_at = _MAX_HEADER_BYTES
+
+    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
+        left = max(0, self.stop_at - self.tell())
+        return super().readinto(memoryview(buffer)[:left]) or 0
+
+
+def _open(path: Path) -> io.BufferedReader:
+    return io.BufferedReader(_Bounded(path), buffer_size=2**16)
+
+
+class _Elements:
+    """The data elements of a stream, one header at a time."""
+
+    def __init__(self, stream: io.BufferedReader, *, is_implicit: bool, is_little: bool) -> None:
+        self._stream, self._is_implicit, self._is_little = stream, is_implicit, is_little
+        self._order = "<" if is_little else ">"
+
+    def allow(self, more_bytes: int) -> None:
+        """Let reading go on for so many bytes from here."""
+        raw = self._stream.raw
+        assert isinstance(raw, _Bounded)
+        raw.stop_at = self._stream.tell() + more_bytes
+
+    def peek_tag(self) -> int | None:
+        """Tag of the next element, None at the end of the file."""
+        at = self._stream.tell()
+        head = self._stream.read(4)
+        self._stream.seek(at)
+        if len(head) < 4:
+            return None
+        group, element = struct.unpack(f"{self._order}HH", head)
+        return int(group << 16 | element)
+
+    def next_element(self) -> tuple[int, int]:
+        """Tag and length; the stream is left at the value. (0, 0) at the end of the file."""
+        head = self._stream.read(8)
+        if len(head) < 8:
+            return 0, 0
+        group, element, length = struct.unpack(f"{self._order}HHL", head)
+        if not self._is_implicit:
+            if head[4:6] not in (b"SQ", b"OB", b"OW", b"UN"):
+                raise ValueError(f"element ({group:04x},{element:04x}) has the kind {head[4:6]!r}")
+            if head[4:6] == b"UN" and group == 0x5200:
+                raise ValueError("its per-frame groups are stored as an unknown kind (UN)")
+            (length,) = struct.unpack(f"{self._order}L", self._stream.read(4))
+        return int(group << 16 | element), int(length)
+
+    def read_sequence(self, max_items: int, take: Callable[[Dataset], None]) -> None:
+        """Give the items of the sequence that starts here to `take`, one by one; the stream is left behind it."""
+        _, length = self.next_element()
+        end = None if length == _UNDEFINED_LENGTH else self._stream.tell() + length
+        num_items = 0
+        while end is None or self._stream.tell() < end:
+            self.allow(_MAX_FRAME_ITEM_BYTES)
+            item = read_sequence_item(self._stream, self._is_implicit, self._is_little, "iso8859")
+            if item is None:
+                return
+            num_items += 1
+            if num_items > max_items:
+                raise ValueError(f"it has per-frame groups for more than its {max_items} frames")
+            take(item)
+        if end is not None and self._stream.tell() != end:
+            raise ValueError("its per-frame groups do not end where they should")

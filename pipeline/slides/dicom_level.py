@@ -1,0 +1,165 @@
+"""One level of a DICOM slide: its pixels, and its JPEG and JPEG 2000 frames as they are."""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import ExitStack
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.errors import CorruptTileError, NotBrightfieldRgbError, UnreadableError
+from pipeline.slides.dicom_decode import FrameDecoder
+from pipeline.slides.dicom_frames import FrameError, FrameSource, find_frames
+from pipeline.slides.dicom_header import Header
+from pipeline.slides.dicom_matrix import (
+    HIGH_THROUGHPUT_JPEG_2000,
+    JPEG,
+    JPEG_2000,
+    num_frames,
+    place_frames,
+    read_matrix,
+)
+from pipeline.slides.dicom_streams import FrameStreams, why_not_a_stream
+from pipeline.slides.slide import Pixels, Stream, StreamCodec
+from pipeline.slides.tiff_checks import MAX_TILE_BYTES
+
+_LARGE_FRAME_BYTES = 4 * 2**20
+"""Frames larger than this are whole pictures read in pieces: the last one decoded is kept."""
+
+
+class DicomLevel:
+    """One matrix of frames, in one file or the parts of a concatenation. An `EncodedLevel` where its frames allow.
+
+    Coordinates are those of the total pixel matrix, whatever way the slide lay on the stage.
+    """
+
+    def __init__(self, headers: list[Header]) -> None:
+        self._name = headers[0].path.name
+        file_bytes = sum(header.file_bytes for header in headers)
+        self.matrix = read_matrix(headers[0], file_bytes)
+        for header in headers[1:]:
+            if read_matrix(header, file_bytes) != self.matrix:
+                raise UnreadableError(
+                    f"{header.path.name}: differs from {self._name}, of which it is a part. Copy both."
+                )
+        self._places = place_frames(headers, self.matrix)
+        self.columns, self.rows = self.matrix.columns, self.matrix.rows
+        self.tile_px = self.matrix.tile_w_px
+        self.codec: StreamCodec = "imagecodecs_jpeg" if self.matrix.transfer_syntax in JPEG else "imagecodecs_jpeg2k"
+        self._streams = FrameStreams(self.matrix)
+        self._decoder = FrameDecoder(self.matrix, self._streams)
+        self._last_large = lru_cache(maxsize=1)(self._decode)
+        self._large_lock = threading.Lock()
+        with ExitStack() as on_error:
+            self._source = self._open(headers, on_error)
+            self._check_frames()
+            self._opened = on_error.pop_all()
+
+    def _open(self, headers: list[Header], opened: ExitStack) -> FrameSource:
+        tables, descriptors = [], []
+        for header in headers:
+            descriptor = os.open(header.path, os.O_RDONLY)
+            opened.callback(os.close, descriptor)
+            descriptors.append(descriptor)
+            tables.append(find_frames(header, descriptor, num_frames(header), self.matrix.frame_bytes))
+        return FrameSource(tables, descriptors)
+
+    def _check_frames(self) -> None:
+        """Refuse at once what no frame could be read of."""
+        largest = int(self._source.byte_counts.max())
+        if largest > MAX_TILE_BYTES:
+            raise UnreadableError(
+                f"{self._name}: a frame of {largest} bytes; at most {MAX_TILE_BYTES >> 20} MiB are read."
+            )
+        syntax = self.matrix.transfer_syntax
+        if syntax in JPEG_2000 | HIGH_THROUGHPUT_JPEG_2000 and self.matrix.photometric != "RGB" and largest:
+            try:
+                self._stream_of(int(self._source.byte_counts.argmax()))
+            except FrameError as error:
+                raise NotBrightfieldRgbError(f"{self._name}: {error}. Convert it to JPEG 2000 of RGB.") from error
+
+    def close(self) -> None:
+        self._opened.close()
+
+    # --- the scanner's own frames ----------------------------------------------------------------
+
+    def why_not_encoded(self) -> str | None:
+        """None when every frame can be stored as it is; else the reason."""
+        return why_not_a_stream(self.matrix)
+
+    def byte_counts(self) -> NDArray[np.int64]:
+        return np.where(self._places < 0, 0, self._source.byte_counts[self._places])
+
+    def streams(self, row: int, columns: range) -> list[Stream]:
+        frames = self._places[row, columns.start : columns.stop].tolist()
+        found: list[Stream] = []
+        for data, column in zip(self._source.read(frames), columns, strict=True):
+            try:
+                found.append(() if data is None else self._streams.stream(self._source.payload(data)))
+            except FrameError as error:
+                raise self._corrupt(row, column, error) from error
+        return found
+
+    def _stream_of(self, frame: int) -> Stream:
+        (data,) = self._source.read([frame])
+        assert data is not None  # only for a frame below 0
+        return self._streams.stream(self._source.payload(data))
+
+    # --- pixels ----------------------------------------------------------------------------------
+
+    def read_region(self, x_px: int, y_px: int, width_px: int, height_px: int) -> Pixels:
+        """Pixels of the level, uint8 (height_px, width_px, 3); white outside and where there is no frame."""
+        matrix = self.matrix
+        region = np.full((height_px, width_px, 3), 255, np.uint8)
+        columns = _touched(x_px, width_px, matrix.tile_w_px, self.columns)
+        for row in _touched(y_px, height_px, matrix.tile_h_px, self.rows):
+            for column in columns:
+                tile = self._tile(row, column)
+                if tile is not None:
+                    _paste(region, tile, column * matrix.tile_w_px - x_px, row * matrix.tile_h_px - y_px)
+        return region
+
+    def _tile(self, row: int, column: int) -> Pixels | None:
+        frame = int(self._places[row, column])
+        if frame < 0:
+            return None
+        try:
+            if self.matrix.frame_bytes < _LARGE_FRAME_BYTES:
+                pixels = self._decode(frame)
+            else:
+                with self._large_lock:
+                    pixels = self._last_large(frame)
+        except FrameError as error:
+            raise self._corrupt(row, column, error) from error
+        if pixels is None:
+            return None
+        matrix = self.matrix
+        return pixels[: matrix.height_px - row * matrix.tile_h_px, : matrix.width_px - column * matrix.tile_w_px]
+
+    def _decode(self, frame: int) -> Pixels | None:
+        (data,) = self._source.read([frame])
+        assert data is not None  # only for a frame below 0
+        return self._decoder.decode(self._source.payload(data))
+
+    def _corrupt(self, row: int, column: int, why: object) -> CorruptTileError:
+        return CorruptTileError(
+            f"{self._name}: the tile in row {row}, column {column} of the {self.matrix.width_px}×"
+            f"{self.matrix.height_px} px level cannot be decoded: {why}. The file is damaged; copy or scan it again."
+        )
+
+
+def _touched(start_px: int, size_px: int, tile_px: int, num_tiles: int) -> range:
+    """Rows or columns of tiles that a span of pixels touches."""
+    return range(max(0, start_px // tile_px), min(num_tiles, -(-(start_px + size_px) // tile_px)))
+
+
+def _paste(region: Pixels, tile: Pixels, x_px: int, y_px: int) -> None:
+    """Copy the part of `tile` that lies inside `region` when its corner is at (x_px, y_px)."""
+    height, width = region.shape[:2]
+    x0, y0 = max(0, x_px), max(0, y_px)
+    x1, y1 = min(width, x_px + tile.shape[1]), min(height, y_px + tile.shape[0])
+    if x0 < x1 and y0 < y1:
+        region[y0:y1, x0:x1] = tile[y0 - y_px : y1 - y_px, x0 - x_px : x1 - x_px]

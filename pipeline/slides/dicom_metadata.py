@@ -1,0 +1,70 @@
+"""What a DICOM slide says about its scale and scanner. Nothing that names a patient, a specimen or a device."""
+
+from __future__ import annotations
+
+import re
+
+from pydicom.dataset import Dataset
+
+from pipeline.slides.dicom_header import DICOM_ERRORS, Header, first_item
+from pipeline.units import is_plausible_mpp
+
+_MAX_ICC_BYTES = 16 * 2**20
+
+
+def mpp_of(header: Header) -> tuple[tuple[float, float] | None, str]:
+    """Microns per pixel (x, y) of this level, and where it was looked for."""
+    shared = first_item(header.dataset, "SharedFunctionalGroupsSequence")
+    places = {
+        "shared Pixel Spacing": _spacing(shared),
+        "first frame's Pixel Spacing": _spacing(header.frames.first),
+        "Imaged Volume Width and Height": _from_volume(header.dataset),
+    }
+    looked_in = []
+    for place, found in places.items():
+        looked_in.append(f"{place}: {'none' if found is None else f'{found[0]:.4g} × {found[1]:.4g} µm/px'}")
+        if found is not None and is_plausible_mpp(found[0]) and is_plausible_mpp(found[1]):
+            return found, "; ".join(looked_in)
+    return None, "; ".join(looked_in)
+
+
+def icc_of(header: Header) -> bytes | None:
+    """The ICC profile of the optical path."""
+    profile = first_item(header.dataset, "OpticalPathSequence").get("ICCProfile")
+    is_one = isinstance(profile, bytes) and 0 < len(profile) <= _MAX_ICC_BYTES
+    return profile if is_one else None
+
+
+def objective_power_of(header: Header) -> float | None:
+    """Nominal magnification of the objective."""
+    power = first_item(header.dataset, "OpticalPathSequence").get("ObjectiveLensPower")
+    try:
+        return None if power is None else float(power)
+    except DICOM_ERRORS:
+        return None
+
+
+def scanner_model_of(header: Header) -> str | None:
+    """The manufacturer's name of the model, if it looks like a product name; serial numbers are not passed on."""
+    text = str(header.dataset.get("ManufacturerModelName") or "").strip("\0 ")
+    return text if re.fullmatch(r"[A-Za-z][A-Za-z0-9 .+-]{1,40}", text) else None
+
+
+def _spacing(groups: Dataset) -> tuple[float, float] | None:
+    """Pixel Spacing is in mm, first between rows (y), then between columns (x)."""
+    try:
+        y_mm, x_mm = first_item(groups, "PixelMeasuresSequence").PixelSpacing
+        return float(x_mm) * 1000, float(y_mm) * 1000
+    except DICOM_ERRORS:
+        return None
+
+
+def _from_volume(ds: Dataset) -> tuple[float, float] | None:
+    """Size of the imaged volume in mm over the size of the matrix in pixels."""
+    try:
+        return (
+            float(ds.ImagedVolumeWidth) * 1000 / int(ds.TotalPixelMatrixColumns),
+            float(ds.ImagedVolumeHeight) * 1000 / int(ds.TotalPixelMatrixRows),
+        )
+    except DICOM_ERRORS:
+        return None

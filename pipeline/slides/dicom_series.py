@@ -1,0 +1,129 @@
+"""Which files of a folder make up one DICOM slide."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from pathlib import Path
+
+from pipeline.errors import UnreadableError
+from pipeline.slides.dicom_header import WHOLE_SLIDE_IMAGE, Brief, Header, read_brief
+
+_MAX_FILES = 20_000
+_MAX_NAMED = 8
+
+
+def is_dicom(path: Path) -> bool:
+    """Whether a file has DICOM's mark behind its preamble."""
+    with path.open("rb") as stream:
+        return stream.read(132)[128:] == b"DICM"
+
+
+def files_of_slide(path: Path, series: str | None) -> list[Path]:
+    """The files of one slide, sorted.
+
+    A folder (with the folders in it) stands for the one series in it; other DICOM objects lying there, such as
+    annotations, are passed over. A file stands for itself alone, and for the parts of its concatenation beside it.
+
+    Args:
+        series: Series Instance UID, or an end of it that only one has; None when there is only one.
+
+    Raises:
+        UnreadableError: no whole-slide images, several series and none named, or a damaged file.
+    """
+    if path.is_dir():
+        return _files_of_series(path, series)
+    brief = read_brief(path)
+    if brief.sop_class != WHOLE_SLIDE_IMAGE:
+        raise UnreadableError(
+            f"{path.name}: is DICOM, but a {brief.kind}, not a whole-slide image. Name the slide's own file or folder."
+        )
+    if series is not None and not brief.series_uid.endswith(series):
+        raise UnreadableError(f"{path.name}: belongs to series {brief.series_uid}, not to {series}.")
+    if brief.concatenation_uid is None:
+        return [path]
+    beside = (read_brief(other) for other in sorted(path.parent.iterdir()) if other.is_file() and is_dicom(other))
+    return [other.path for other in beside if other.concatenation_uid == brief.concatenation_uid]
+
+
+def in_levels(headers: list[Header]) -> list[list[Header]]:
+    """Headers by instance; the parts of a concatenation (PS3.3, C.7.6.16.2.2.4) together and in order.
+
+    Raises:
+        UnreadableError: a part is missing, or the same instance is there twice.
+    """
+    by_instance: dict[str, list[Header]] = defaultdict(list)
+    for header in headers:
+        ds = header.dataset
+        by_instance[str(ds.get("ConcatenationUID") or ds.get("SOPInstanceUID"))].append(header)
+    for parts in by_instance.values():
+        if parts[0].dataset.get("ConcatenationUID"):
+            parts.sort(key=_first_frame)
+            _check_parts(parts)
+        elif len(parts) > 1:
+            raise UnreadableError(
+                f"{parts[0].path.name} and {parts[1].path.name}: are the same instance twice. Take one of them away."
+            )
+    return list(by_instance.values())
+
+
+def _first_frame(header: Header) -> int:
+    return int(header.dataset.get("ConcatenationFrameOffsetNumber") or 0)
+
+
+def _check_parts(parts: list[Header]) -> None:
+    expected = 0
+    for part in parts:
+        if _first_frame(part) != expected:
+            raise UnreadableError(
+                f"{part.path.name}: begins with frame {_first_frame(part) + 1} of its concatenation where frame "
+                f"{expected + 1} should follow. A part is missing or there twice; put all parts into one folder."
+            )
+        expected += int(part.dataset.get("NumberOfFrames") or 1)
+    total = parts[0].dataset.get("InConcatenationTotalNumber")
+    if total is not None and int(total) != len(parts):
+        raise UnreadableError(
+            f"{parts[0].path.name}: {len(parts)} of the {total} parts of its concatenation are there."
+        )
+
+
+def _files_of_series(folder: Path, series: str | None) -> list[Path]:
+    by_series: dict[str, list[Brief]] = defaultdict(list)
+    others: Counter[str] = Counter()
+    for path in _dicom_files(folder):
+        brief = read_brief(path)
+        if brief.sop_class == WHOLE_SLIDE_IMAGE:
+            by_series[brief.series_uid].append(brief)
+        else:
+            others[brief.kind] += 1
+    if not by_series:
+        found = ", ".join(f"{n} × {kind}" for kind, n in others.most_common(_MAX_NAMED)) or "nothing of the kind"
+        raise UnreadableError(f"{folder.name}: no whole-slide DICOM image in this folder (found: {found}).")
+    chosen = [uid for uid in by_series if series is None or uid == series]
+    chosen = chosen or [uid for uid in by_series if series and uid.endswith(series)]
+    if len(chosen) != 1:
+        raise UnreadableError(_which(folder, by_series, series, len(chosen)))
+    return sorted(brief.path for brief in by_series[chosen[0]])
+
+
+def _dicom_files(folder: Path) -> list[Path]:
+    try:
+        files = sorted(path for path in folder.rglob("*") if path.is_file())
+        if len(files) > _MAX_FILES:
+            raise UnreadableError(f"{folder.name}: {len(files)} files in it; name the slide's own folder.")
+        return [path for path in files if is_dicom(path)]
+    except OSError as error:
+        raise UnreadableError(f"{error.filename}: cannot be read ({error.strerror}). Check its permissions.") from error
+
+
+def _which(folder: Path, by_series: dict[str, list[Brief]], series: str | None, fitting: int) -> str:
+    lines = []
+    for uid, briefs in list(by_series.items())[:_MAX_NAMED]:
+        width_px, height_px = max(brief.matrix_wh for brief in briefs)
+        lines.append(f"{uid} ({len(briefs)} files, {width_px}×{height_px} px)")
+    if len(by_series) > _MAX_NAMED:
+        lines.append(f"and {len(by_series) - _MAX_NAMED} more")
+    asked = "" if series is None else f"; {fitting or 'none'} of them end in {series}"
+    return (
+        f"{folder.name}: holds {len(by_series)} series of whole-slide images, each a slide of its own: "
+        f"{'; '.join(lines)}{asked}. Name one with --series UID (or enough of its end)."
+    )
