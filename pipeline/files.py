@@ -7,20 +7,27 @@ import fcntl
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from pipeline.errors import DiskFullError, LockedError
 
+_RESUME_KEY = ".resume"
 _NO_SPACE = {errno.ENOSPC, errno.EDQUOT}
 _UNWRITABLE = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST, errno.EFBIG}
 
 
 def sha256_of(path: Path) -> str:
     """SHA-256 of a file's bytes, as hexadecimal text."""
-    with path.open("rb") as stream:
+    with path.open("rb", buffering=0) as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def sha256_of_files(paths: Sequence[Path]) -> str:
+    """SHA-256 of one file's bytes; of several, that of their sorted digests, whatever the files are called."""
+    digests = sorted(sha256_of(path) for path in paths)
+    return digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
 
 
 def fsync_dir(path: Path) -> None:
@@ -79,11 +86,15 @@ def unwritable_in_words(target: Path) -> Iterator[None]:
 
 
 @contextmanager
-def new_folder(final: Path) -> Iterator[Path]:
+def new_folder(final: Path, *, resume_key: str | None = None) -> Iterator[Path]:
     """A folder that takes its final name only when the block ends without an error.
 
     While it is being written it is `.<name without suffixes>.partial` beside `final`, locked by the kernel
-    (the lock dies with the process). A leftover of a crashed run is cleared. An existing `final` is replaced.
+    (the lock dies with the process). An existing `final` is replaced.
+
+    Args:
+        resume_key: what the content depends on. What a killed or interrupted run left under the same key is kept, all
+            else is cleared. An error clears everything.
 
     Raises:
         LockedError: another process writes the same output now.
@@ -94,14 +105,28 @@ def new_folder(final: Path) -> Iterator[Path]:
         descriptor = _lock_folder(partial, final)
     try:
         with unwritable_in_words(final):
-            _clear(partial)
+            _make_ready(partial, resume_key)
             yield partial
+            (partial / _RESUME_KEY).unlink(missing_ok=True)
             _publish(partial, final)
-    except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
+    except BaseException as error:
+        if resume_key is None or isinstance(error, Exception):
+            shutil.rmtree(partial, ignore_errors=True)
         raise
     finally:
         os.close(descriptor)
+
+
+def _make_ready(partial: Path, resume_key: str | None) -> None:
+    """Keep what an earlier run of the same key finished; clear everything else."""
+    key_file = partial / _RESUME_KEY
+    if resume_key is not None and key_file.is_file() and key_file.read_text(encoding="utf-8") == resume_key:
+        for aside in partial.rglob(".*.partial"):
+            aside.unlink()
+        return
+    _clear(partial)
+    if resume_key is not None:
+        write_text_atomic(key_file, resume_key)
 
 
 def _lock_folder(partial: Path, final: Path) -> int:
@@ -132,7 +157,8 @@ def _clear(folder: Path) -> None:
 
 
 def _publish(partial: Path, final: Path) -> None:
-    fsync_dir(partial)
+    for folder, _, _ in os.walk(partial):
+        fsync_dir(Path(folder))
     if final.exists():
         old = final.with_name(f".{final.name}.old.{os.getpid()}")
         final.rename(old)

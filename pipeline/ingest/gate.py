@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -11,8 +11,8 @@ import tifffile
 
 from pipeline.errors import CorruptTileError
 from pipeline.slides.openslide_ import OpenSlideSlide, SecondDecoder
-from pipeline.slides.slide import EncodedLevel, Pixels, Slide
-from pipeline.store.codecs import ChunkError, decode_jpeg
+from pipeline.slides.slide import EncodedLevel, Pixels, Slide, one_stream
+from pipeline.store.codecs import ChunkError, decode_chunk
 from pipeline.store.metadata import Gate
 
 _TIFFFILE = f"tifffile {tifffile.__version__}"
@@ -47,13 +47,16 @@ class PassThroughGate:
             return self._slide
         return self._opened.enter_context(OpenSlideSlide(self._path))
 
-    def check(self, level: int, encoded: EncodedLevel) -> Gate:
+    def check(self, level: int, encoded: EncodedLevel, *, without: Collection[tuple[int, int]] = ()) -> Gate:
         """Compare sampled tiles of a level.
+
+        Args:
+            without: (row, column) of tiles that are not the source's.
 
         Raises:
             CorruptTileError: no decoder can read a sampled tile.
         """
-        sample = list(sample_tiles(encoded, self._num_tiles))
+        sample = [at for at in sample_tiles(encoded, self._num_tiles) if at not in without]
         witnesses: set[str] = set()
         for row, column in sample:
             reason, witness = self._difference(level, encoded, row, column)
@@ -64,13 +67,13 @@ class PassThroughGate:
 
     def _difference(self, level: int, encoded: EncodedLevel, row: int, column: int) -> tuple[str | None, str]:
         """How the tile differs, None if it does not; and who was asked."""
-        stream = encoded.jpeg(row, column)
+        stream = one_stream(encoded, row, column)
         if stream is None:
             return None, self.against
         expected, witness = self._expected(level, encoded, row, column)
         height, width = expected.shape[:2]
         try:
-            found = decode_jpeg(stream)[:height, :width]
+            found = decode_chunk(encoded.codec, stream, encoded.tile_px)[:height, :width]
         except ChunkError as error:
             raise CorruptTileError(
                 f"the tile in row {row}, column {column} of level {level} cannot be decoded ({error}). "
@@ -95,7 +98,7 @@ def sample_tiles(encoded: EncodedLevel, num_tiles: int) -> Iterator[tuple[int, i
     """Corners, middles of the edges, extremes of byte count, and random ones (the same every time)."""
     rows, columns = encoded.rows, encoded.columns
     last_row, last_column = rows - 1, columns - 1
-    counts = np.array([[encoded.byte_count(r, c) for c in range(columns)] for r in range(rows)])
+    counts = encoded.byte_counts()
     filled = np.where(counts > 0, counts, counts.max())
     chosen = {
         (0, 0), (0, last_column), (last_row, 0), (last_row, last_column),

@@ -1,8 +1,10 @@
-"""The road of ingest: one slide file into one complete store."""
+"""The road of ingest: one slide into one complete store."""
 
 from __future__ import annotations
 
+import json
 import time
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,13 +12,17 @@ from pydantic import ValidationError
 
 from pipeline.config import IngestConfig
 from pipeline.errors import ChangedSourceError, LockedError, UnreadableError
-from pipeline.files import new_folder, sha256_of
+from pipeline.files import new_folder, sha256_of_files
+from pipeline.ingest.gate import PassThroughGate
 from pipeline.ingest.mpp import Mpp, resolve_mpp
-from pipeline.ingest.store_writer import StoreWriter, count_shards
+from pipeline.ingest.plan import plan_levels
+from pipeline.ingest.store_writer import StoreWriter
 from pipeline.progress import Advance, no_bar
 from pipeline.project import Project, check_slide_id
+from pipeline.run_record import versions
 from pipeline.slides.open_slide import open_slide
-from pipeline.store.layout import IMAGE
+from pipeline.slides.slide import Slide
+from pipeline.store.layout import CONTRACT_VERSION, IMAGE
 from pipeline.store.metadata import Level, SlideAttributes, Source
 from pipeline.store.reader import StoreReader
 
@@ -29,6 +35,8 @@ class IngestRequest:
     slide_id: str
     mpp_manifest: float | None = None
     mpp_option: float | None = None
+    series: str | None = None
+    """Which of several slides in a folder."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +59,9 @@ def ingest_slide(
     *,
     advance: Advance = no_bar,
 ) -> IngestReport:
-    """Turn one slide file into `slides/<slide_id>.ome.zarr`; a finished store of the same bytes is kept.
+    """Turn one slide into `slides/<slide_id>.ome.zarr`; a finished store of the same bytes is kept.
+
+    A run that was killed left the shards it had finished; this one goes on with the others.
 
     Raises:
         MissingMppError, UnreadableError, CorruptTileError, NotBrightfieldRgbError, ClaimsTooMuchError: the slide.
@@ -61,31 +71,67 @@ def ingest_slide(
     start = time.perf_counter()
     slide_id = check_slide_id(request.slide_id, where=request.path.name)
     store = project.store_path(slide_id)
-    with open_slide(request.path) as slide:
+    with open_slide(request.path, request.series) as slide:
         mpp = resolve_mpp(
             slide.info, slide_id=slide_id, manifest_mpp=request.mpp_manifest, option_mpp=request.mpp_option
         )
-        before = _identity(request.path)
-        source = Source(sha256=sha256_of(request.path), bytes=before[0], format=slide.info.format)
         if store.exists():
-            return _finished(store, source, mpp, config, start)
-        with new_folder(store) as folder:
+            return _finished(store, _source(slide, sha256_of_files(slide.files)), mpp, config, start)
+        before = _identity(slide)
+        with new_folder(store, resume_key=_resume_key(slide_id, before, mpp, config)) as folder, _Hash(slide) as digest:
             if store.exists():
                 raise LockedError(f"{store.name}: another process finished it just now. Run again to check it.")
-            writer = StoreWriter(folder, slide, config, mpp, advance)
-            tissue = writer.write(request.path, slide_id, source)
-            if _identity(request.path) != before:
+            with PassThroughGate(request.path, slide, config.gate_tiles) as gate:
+                plans = plan_levels(slide, gate, config)
+                writer = StoreWriter(folder, slide, plans, config, mpp, advance)
+                tissue = writer.write(slide_id, lambda: _source(slide, digest.result()))
+            if _identity(slide) != before:
                 raise ChangedSourceError(
                     f"slide {slide_id}: {request.path.name} changed while it was read. "
                     "Wait until it is fully copied and ingest it again."
                 )
-    seconds = time.perf_counter() - start
-    return IngestReport(slide_id, store, source.sha256, False, tissue.fraction, tuple(writer.levels), round(seconds, 3))
+    seconds = round(time.perf_counter() - start, 3)
+    levels = tuple(plan.about for plan in plans)
+    return IngestReport(slide_id, store, digest.result(), False, tissue.fraction, levels, seconds)
 
 
-def _identity(path: Path) -> tuple[int, int]:
-    stat = path.stat()
-    return stat.st_size, stat.st_mtime_ns
+class _Hash:
+    """SHA-256 of the source, computed by a thread while others copy."""
+
+    def __init__(self, slide: Slide) -> None:
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="sha256")
+        self._future: Future[str] = self._pool.submit(sha256_of_files, slide.files)
+
+    def result(self) -> str:
+        return self._future.result()
+
+    def __enter__(self) -> _Hash:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._pool.shutdown()
+
+
+def _source(slide: Slide, sha256: str) -> Source:
+    length = sum(path.stat().st_size for path in slide.files)
+    return Source(sha256=sha256, bytes=length, format=slide.info.format, files=len(slide.files))
+
+
+def _identity(slide: Slide) -> list[tuple[int, int, int]]:
+    """What changes when a file is written to: length and times of each."""
+    stats = [path.stat() for path in slide.files]
+    return [(stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns) for stat in stats]
+
+
+def _resume_key(slide_id: str, identity: list[tuple[int, int, int]], mpp: Mpp, config: IngestConfig) -> str:
+    """What the bytes of a store depend on: shards of a run that was killed count only under the same key."""
+    settings = {"mpp0": mpp.mpp0, "ingest": config.model_dump(mode="json")}
+    return json.dumps([CONTRACT_VERSION, slide_id, identity, settings, versions()])
+
+
+def count_shards(array_dir: Path) -> int:
+    """Shard files of one level's array; shards of nothing but white are not written."""
+    return sum(1 for path in (array_dir / "c").rglob("*") if path.is_file())
 
 
 def _check_complete(store: Path, attributes: SlideAttributes) -> None:

@@ -11,9 +11,6 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 from numpy.typing import NDArray
-from scipy import ndimage
-from skimage.color import rgb2lab
-from skimage.morphology import remove_small_holes, remove_small_objects
 
 from pipeline.config import TissueConfig
 from pipeline.slides.slide import Pixels
@@ -25,6 +22,8 @@ _MIN_LIGHTNESS = 55.0
 _MAX_CHROMA = 14.0
 """Glass is light and nearly without colour, under every scanner's lamp."""
 _MIN_SHARE = 0.002
+_BACKGROUND_SAMPLE = 2**20
+_BAND_ROWS = 256
 
 
 @dataclass(frozen=True)
@@ -46,11 +45,19 @@ def find_tissue(pixels: Pixels, mpp: float, config: TissueConfig) -> Tissue:
     Args:
         pixels: the whole slide, uint8 (height, width, 3), at `mpp` microns per pixel.
     """
-    lab = rgb2lab(cv2.GaussianBlur(pixels, (3, 3), 0)).astype(np.float32)
-    background = background_colour(lab)
-    distance = np.sqrt(((lab - np.asarray(background, np.float32)) ** 2).sum(-1))
-    mask = _clean(distance > config.min_delta_e, mpp, config)
-    return Tissue(mask, mpp, background)
+    blurred: Pixels = np.asarray(cv2.GaussianBlur(pixels, (3, 3), 0), np.uint8)
+    step = max(1, int(np.sqrt(blurred.shape[0] * blurred.shape[1] / _BACKGROUND_SAMPLE)))
+    background = background_colour(to_lab(np.ascontiguousarray(blurred[::step, ::step])))
+    mask = np.empty(blurred.shape[:2], bool)
+    for top in range(0, len(blurred), _BAND_ROWS):
+        away = to_lab(blurred[top : top + _BAND_ROWS]) - np.asarray(background, np.float32)
+        mask[top : top + _BAND_ROWS] = np.einsum("yxc,yxc->yx", away, away) > config.min_delta_e**2
+    return Tissue(_clean(mask, mpp, config), mpp, background)
+
+
+def to_lab(pixels: Pixels) -> NDArray[np.float32]:
+    """CIELAB (D65) of sRGB pixels, float32 of the same shape."""
+    return np.asarray(cv2.cvtColor(pixels.astype(np.float32) / 255, cv2.COLOR_RGB2LAB), np.float32)
 
 
 def background_colour(lab: NDArray[np.float32]) -> tuple[float, float, float]:
@@ -65,24 +72,40 @@ def background_colour(lab: NDArray[np.float32]) -> tuple[float, float, float]:
         return (100.0, 0.0, 0.0)
     lowest = light.min(0)
     bins = ((light - lowest) / _BIN).astype(int)
-    counts = np.zeros(bins.max(0) + 1)
-    np.add.at(counts, tuple(bins.T), 1)
-    peak = np.unravel_index(ndimage.gaussian_filter(counts, 0.7).argmax(), counts.shape)
+    shape = tuple(bins.max(0) + 1)
+    counts = np.bincount(np.ravel_multi_index(tuple(bins.T), shape), minlength=int(np.prod(shape))).reshape(shape)
+    peak = np.unravel_index(_smoothed(counts).argmax(), shape)
     centre = lowest + (np.asarray(peak) + 0.5) * _BIN
     near = light[np.linalg.norm(light - centre, axis=1) < 1.5 * _BIN]
     level, a, b = np.median(near, axis=0) if len(near) else centre
     return (float(level), float(a), float(b))
 
 
+def _smoothed(counts: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Counts under a Gaussian of 0.7 bins along every axis."""
+    kernel = np.exp(-0.5 * (np.arange(-3, 4) / 0.7) ** 2)
+    smooth = np.pad(counts.astype(np.float64), 3, mode="reflect" if min(counts.shape) > 3 else "edge")
+    for axis in range(counts.ndim):
+        smooth = np.apply_along_axis(np.convolve, axis, smooth, kernel / kernel.sum(), "valid")
+    return smooth
+
+
 def _clean(mask: Mask, mpp: float, config: TissueConfig) -> Mask:
     cell_um2 = mpp * mpp
     # Specks go before gaps are closed: closing would join dust, or a slide's printed dots, into tissue.
-    mask = remove_small_objects(mask, max_size=int(config.max_speck_um2 / cell_um2), connectivity=2)
+    mask = _without_small(mask, int(config.max_speck_um2 / cell_um2), connectivity=8)
     radius = round(config.close_um / 2 / mpp)
     if radius:
         kernel = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (2 * radius + 1, 2 * radius + 1))
         closed = cv2.morphologyEx(mask.astype(np.uint8), cv2.MORPH_CLOSE, kernel, borderType=cv2.BORDER_REPLICATE)
         mask = closed.astype(bool)
-    mask = remove_small_objects(mask, max_size=int(config.min_object_um2 / cell_um2))
-    mask = remove_small_holes(mask, max_size=int(config.max_hole_um2 / cell_um2))
-    return np.asarray(mask, bool)
+    mask = _without_small(mask, int(config.min_object_um2 / cell_um2), connectivity=4)
+    return ~_without_small(~mask, int(config.max_hole_um2 / cell_um2), connectivity=4)
+
+
+def _without_small(mask: Mask, max_cells: int, *, connectivity: int) -> Mask:
+    """The mask without connected parts of up to `max_cells` cells."""
+    _, labels, stats, _ = cv2.connectedComponentsWithStats(mask.astype(np.uint8), connectivity=connectivity)
+    is_kept = stats[:, cv2.CC_STAT_AREA] > max_cells
+    is_kept[0] = False  # the background
+    return np.asarray(is_kept[labels])

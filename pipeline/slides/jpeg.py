@@ -31,6 +31,8 @@ class JpegHeader:
     bits: int
     has_jfif: bool
     has_adobe: bool
+    length: int
+    """Bytes up to the first scan's segment; streams of one encoder often have these in common."""
 
 
 def read_header(stream: bytes) -> JpegHeader:
@@ -63,7 +65,7 @@ def read_header(stream: bytes) -> JpegHeader:
     if frame is None:
         raise JpegError("no baseline, extended or progressive frame header")
     width_px, height_px, components, bits = frame
-    return JpegHeader(width_px, height_px, components, bits, has_jfif, has_adobe)
+    return JpegHeader(width_px, height_px, components, bits, has_jfif, has_adobe, position)
 
 
 def check_end(stream: bytes) -> None:
@@ -76,20 +78,19 @@ def check_end(stream: bytes) -> None:
         raise JpegError(f"its {len(stream)} bytes have no end marker (ffd9)")
 
 
-def self_contained(tile: bytes, tables: bytes | None, *, is_rgb: bool) -> bytes:
-    """A complete JPEG stream with the pixels that the TIFF's own rules give the tile.
+def missing_head(header: JpegHeader, tables: bytes | None, *, is_rgb: bool) -> bytes:
+    """What must stand before a tile's own bytes (less its first two) to make a complete stream of it.
 
     Args:
-        tile: one tile's bytes from the TIFF.
         tables: the level's JPEGTables (SOI … EOI) or None.
         is_rgb: the TIFF says photometric RGB; False for YCbCr.
     """
+    app14 = APP14_RGB if is_rgb and not header.has_adobe and not header.has_jfif else b""
+    return SOI + app14 + (tables[2:-2] if tables else b"")
+
+
+def self_contained(tile: bytes, tables: bytes | None, *, is_rgb: bool) -> bytes:
+    """A complete JPEG stream with the pixels that the file's own rules give the tile; see `missing_head`."""
     header = read_header(tile)
     check_end(tile)
-    parts = [SOI]
-    if is_rgb and not header.has_adobe and not header.has_jfif:
-        parts.append(APP14_RGB)
-    if tables:
-        parts.append(tables[2:-2])
-    parts.append(tile[2:])
-    return b"".join(parts)
+    return missing_head(header, tables, is_rgb=is_rgb) + tile[2:]

@@ -13,14 +13,66 @@ from pipeline.slides.tiff_ import TiffSlide, hides_ycc, is_tiff
 TIFF_VENDORS = {None, "aperio", "generic-tiff"}
 """OpenSlide's names of the families whose TIFF structure is plain enough to read tile by tile."""
 
-READERS: list[tuple[str, Callable[[Path, str | None], bool], Callable[[Path], Slide]]] = [
-    ("tifffile", lambda path, vendor: vendor in TIFF_VENDORS and is_tiff(path) and not hides_ycc(path), TiffSlide),
-    ("openslide", lambda path, vendor: vendor is not None, OpenSlideSlide),
+_DICOM_AT, _DICOM = 128, b"DICM"
+
+
+def _open_dicom(path: Path, series: str | None) -> Slide:
+    from pipeline.slides.dicom_ import DicomSlide  # its libraries take longer to import than a small slide to copy
+
+    return DicomSlide(path, series)
+
+
+def _open_ome_zarr(path: Path, series: str | None) -> Slide:
+    from pipeline.slides.ome_zarr_ import OmeZarrSlide  # for the same reason
+
+    return OmeZarrSlide(path, series)
+
+
+def _open_tiff(path: Path, series: str | None) -> Slide:
+    _refuse_series(path, series)
+    return TiffSlide(path)
+
+
+def _open_openslide(path: Path, series: str | None) -> Slide:
+    _refuse_series(path, series)
+    return OpenSlideSlide(path)
+
+
+def _refuse_series(path: Path, series: str | None) -> None:
+    if series is not None:
+        raise UnreadableError(f"{path.name}: holds one slide; leave out --series {series}, which is for folders.")
+
+
+def _is_dicom(path: Path, _: str | None) -> bool:
+    if path.is_dir():
+        return any(_has_dicom_head(child) for child in path.rglob("*") if child.is_file())
+    return _has_dicom_head(path)
+
+
+def _has_dicom_head(path: Path) -> bool:
+    with path.open("rb") as stream:
+        stream.seek(_DICOM_AT)
+        return stream.read(len(_DICOM)) == _DICOM
+
+
+def _is_ome_zarr(path: Path, _: str | None) -> bool:
+    return path.is_dir() and any((path / name).is_file() for name in ("zarr.json", ".zgroup", ".zattrs"))
+
+
+READERS: list[tuple[str, Callable[[Path, str | None], bool], Callable[[Path, str | None], Slide]]] = [
+    ("ome-zarr", _is_ome_zarr, _open_ome_zarr),
+    ("wsidicom", _is_dicom, _open_dicom),
+    ("tifffile", lambda path, vendor: vendor in TIFF_VENDORS and is_tiff(path) and not hides_ycc(path), _open_tiff),
+    ("openslide", lambda path, vendor: vendor is not None, _open_openslide),
 ]
 
 
-def open_slide(path: Path) -> Slide:
+def open_slide(path: Path, series: str | None = None) -> Slide:
     """Open a slide with the first reader that knows it.
+
+    Args:
+        path: a file; or a folder of DICOM instances or an OME-Zarr.
+        series: which of several slides in a folder.
 
     Raises:
         UnreadableError: no such file, no reader knows it, or it is damaged.
@@ -28,10 +80,17 @@ def open_slide(path: Path) -> Slide:
         ClaimsTooMuchError: it claims more pixels than its bytes can hold.
     """
     _check_file(path)
-    vendor = detect_vendor(path)
-    for _, accepts, reader in READERS:
-        if accepts(path, vendor):
-            return reader(path)
+    try:
+        vendor = None if path.is_dir() else detect_vendor(path)
+        reader = next((reader for _, accepts, reader in READERS if accepts(path, vendor)), None)
+    except OSError as error:
+        raise UnreadableError(f"{path}: cannot be read ({error.strerror}). Check its permissions.") from error
+    if reader is not None:
+        return reader(path, series)
+    if path.is_dir():
+        raise UnreadableError(
+            f"{path}: is a folder without DICOM files or an OME-Zarr in it; name the slide file itself."
+        )
     raise UnreadableError(
         f"{path.name}: neither OpenSlide nor tifffile knows this format (first bytes: {_head(path)[:8]!r}). "
         "Check that the file is a slide and complete; `gemslide doctor` lists the formats."
@@ -50,7 +109,7 @@ def _check_file(path: Path) -> None:
     if not path.exists():
         raise UnreadableError(f"{path}: no such file. Check the path (a manifest's paths are relative to it).")
     if path.is_dir():
-        raise UnreadableError(f"{path}: is a folder; name the slide file inside it.")
+        return
     if not path.is_file():
         raise UnreadableError(f"{path}: is neither a file nor a folder; name the slide file itself.")
     head = _head(path)

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from pathlib import Path
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 Pixels = NDArray[np.uint8]
 """uint8 of shape (height, width, 3), RGB."""
+
+Stream = tuple[bytes | memoryview, ...]
+"""A tile's encoded bytes as buffers to be laid one after the other; () for a tile the scanner left out."""
+
+StreamCodec = Literal["imagecodecs_jpeg", "imagecodecs_jpeg2k"]
 
 
 @dataclass(frozen=True)
@@ -20,6 +26,8 @@ class LevelSize:
     height_px: int
     downsample: float
     """Level-0 pixels per pixel of this level."""
+    tile_px: int | None = None
+    """Side of the tiles the level is stored in, where known: reading along them decodes each only once."""
 
 
 @dataclass(frozen=True)
@@ -36,26 +44,37 @@ class SlideInfo:
     scanner_model: str | None = None
     icc: bytes | None = None
     associated: tuple[str, ...] = ()
+    bounds_px0: tuple[int, int, int, int] | None = None
+    """x, y, width, height of what was scanned, where the level-0 frame is larger; white outside."""
 
 
 class EncodedLevel(Protocol):
-    """A level whose tiles are complete JPEG streams that can be stored as they are."""
+    """A level whose tiles are complete JPEG or JPEG 2000 streams that can be stored as they are."""
 
+    codec: StreamCodec
     tile_px: int
     columns: int
     rows: int
 
-    def byte_count(self, row: int, column: int) -> int:
-        """Bytes of the tile in the source; 0 for a tile the scanner left out."""
+    def byte_counts(self) -> NDArray[np.int64]:
+        """Bytes of every tile in the source, int64 of shape (rows, columns); 0 where the scanner left a tile out."""
 
-    def jpeg(self, row: int, column: int) -> bytes | None:
-        """A self-contained JPEG stream, None for a sparse tile. Raises CorruptTileError."""
+    def streams(self, row: int, columns: range) -> list[Stream]:
+        """Self-contained streams of neighbouring tiles of one row. Raises CorruptTileError."""
+
+
+def one_stream(encoded: EncodedLevel, row: int, column: int) -> bytes | None:
+    """A single tile's self-contained stream; None for a sparse tile. Raises CorruptTileError."""
+    (stream,) = encoded.streams(row, range(column, column + 1))
+    return b"".join(stream) if stream else None
 
 
 class Slide(Protocol):
     """One open slide. Use as a context manager; safe to read from several threads."""
 
     info: SlideInfo
+    files: tuple[Path, ...]
+    """Every file whose bytes make up the slide."""
 
     def read_region(self, level: int, x_px: int, y_px: int, width_px: int, height_px: int) -> Pixels:
         """Pixels of a level, origin and size in that level's own pixels; white outside.
@@ -65,7 +84,7 @@ class Slide(Protocol):
         """
 
     def encoded_level(self, level: int) -> EncodedLevel | str:
-        """The level's own JPEG tiles, or in words why they cannot pass through."""
+        """The level's own tiles, or in words why they cannot pass through."""
 
     def associated_image(self, name: str) -> Pixels:
         """A label, macro or thumbnail image by its name in `info.associated`."""
@@ -75,13 +94,15 @@ class Slide(Protocol):
     def __exit__(self, *exc: object) -> None: ...
 
 
-def level_size(width_px: int, height_px: int, width_px0: int, height_px0: int) -> LevelSize:
+def level_size(
+    width_px: int, height_px: int, width_px0: int, height_px0: int, *, tile_px: int | None = None
+) -> LevelSize:
     """Size of a level with its downsample; a whole number where rounding explains the rest."""
     downsample = (width_px0 / width_px + height_px0 / height_px) / 2
     whole = max(1, round(downsample))
     if _rounds_to(width_px, width_px0, whole) and _rounds_to(height_px, height_px0, whole):
         downsample = float(whole)
-    return LevelSize(width_px, height_px, downsample)
+    return LevelSize(width_px, height_px, downsample, tile_px)
 
 
 def _rounds_to(size_px: int, size_px0: int, downsample: int) -> bool:

@@ -15,14 +15,13 @@ import tifffile
 from imagecodecs import DelayedImportError
 
 from pipeline.errors import CorruptTileError, NotBrightfieldRgbError, UnreadableError
-from pipeline.slides.jpeg import JpegError, check_end, read_header, self_contained
+from pipeline.slides import jpeg, jpeg2000
 from pipeline.slides.slide import EncodedLevel, LevelSize, Pixels, SlideInfo, level_size
 from pipeline.slides.tiff_checks import (
     COMPRESSION_APERIO_YCC,
     COMPRESSION_JPEG,
     COMPRESSIONS_JPEG_2000,
     MAX_TILE_BYTES,
-    PHOTOMETRIC_RGB,
     PLANAR_CONTIG,
     check_page,
     check_page_chain,
@@ -30,6 +29,7 @@ from pipeline.slides.tiff_checks import (
     is_rgb,
     tile_bytes,
 )
+from pipeline.slides.tiff_encoded import EncodedTiffLevel, why_not_encoded
 from pipeline.slides.tiff_metadata import mpp_of, objective_power_of, scanner_model_of
 
 # tifffile reports oddities of damaged files through logging; our errors say what matters.
@@ -61,6 +61,7 @@ class TiffSlide:
     """One TIFF slide. Level 0 is the first page; lower levels are its reduced copies."""
 
     def __init__(self, path: Path) -> None:
+        self.files = (path,)
         self._name = path.name
         self._bytes = path.stat().st_size
         with ExitStack() as on_error:
@@ -104,9 +105,8 @@ class TiffSlide:
         return self._levels[level].read_region(x_px, y_px, width_px, height_px)
 
     def encoded_level(self, level: int) -> EncodedLevel | str:
-        source = self._levels[level]
-        reason = source.why_not_encoded()
-        return reason if reason else source
+        page = self._levels[level].page
+        return why_not_encoded(page) or EncodedTiffLevel(page, self._fd, self._bytes, self._name)
 
     def associated_image(self, name: str) -> Pixels:
         page = self._associated_pages()[name]
@@ -129,63 +129,27 @@ class TiffSlide:
 
 
 class TiffLevel:
-    """One page of a TIFF as a level: its pixels, and its JPEG tiles where it has such."""
+    """One page of a TIFF as a level: its pixels."""
 
     def __init__(self, page: tifffile.TiffPage, fd: int, file_bytes: int, name: str) -> None:
-        self._page, self._fd, self._file_bytes, self._name = page, fd, file_bytes, name
+        self.page, self._fd, self._file_bytes, self._name = page, fd, file_bytes, name
         self.width_px, self.height_px = page.imagewidth, page.imagelength
         self.is_tiled = bool(page.is_tiled)
-        self.tile_px = page.tilewidth if self.is_tiled else 0
         self._segment_wh = (page.tilewidth, page.tilelength) if self.is_tiled else (self.width_px, self.height_px)
         self.columns = -(-self.width_px // max(1, self._segment_wh[0]))
         self.rows = -(-self.height_px // max(1, self._segment_wh[1]))
         self._num_listed = min(len(page.dataoffsets), len(page.databytecounts))
-        self._is_rgb = page.photometric == PHOTOMETRIC_RGB
         self._whole_page = lru_cache(maxsize=1)(self._read_whole_page)
         self._whole_page_lock = threading.Lock()
 
-    # --- the scanner's own tiles -----------------------------------------------------------------
-
-    def why_not_encoded(self) -> str | None:
-        """None when every tile can be stored as it is; else the reason."""
-        page = self._page
-        if not self.is_tiled:
-            return "stored in strips, not tiles"
-        if page.compression != COMPRESSION_JPEG:
-            return f"compressed with {getattr(page.compression, 'name', page.compression)}, not JPEG"
-        if page.tilewidth != page.tilelength:
-            return f"tiles are {page.tilewidth}×{page.tilelength} px, not square"
-        if self._num_listed != self.columns * self.rows:
-            return f"{self._num_listed} tiles listed for a grid of {self.columns}×{self.rows}"
-        if not isinstance(page.jpegtables, bytes | None):
-            return "its shared JPEG tables are damaged"
-        return None
-
-    def byte_count(self, row: int, column: int) -> int:
-        return int(self._page.databytecounts[row * self.columns + column])
-
-    def jpeg(self, row: int, column: int) -> bytes | None:
-        raw = self._segment_bytes(row * self.columns + column)
-        if raw is None:
-            return None
-        try:
-            header = read_header(raw)
-            if (header.width_px, header.height_px) != (self.tile_px, self.tile_px) or header.components != 3:
-                raise JpegError(f"says {header.width_px}×{header.height_px} px with {header.components} components")
-            return self_contained(raw, self._page.jpegtables, is_rgb=self._is_rgb)
-        except JpegError as error:
-            raise self._corrupt(row, column, error) from error
-
     def _segment_bytes(self, index: int) -> bytes | None:
-        offset, count = int(self._page.dataoffsets[index]), int(self._page.databytecounts[index])
+        offset, count = int(self.page.dataoffsets[index]), int(self.page.databytecounts[index])
         if count == 0 or offset == 0:
             return None
         if offset + count > self._file_bytes:
             row, column = divmod(index, self.columns)
             raise self._corrupt(row, column, f"its bytes end at {offset + count}, the file at {self._file_bytes}")
         return os.pread(self._fd, count, offset)
-
-    # --- pixels ----------------------------------------------------------------------------------
 
     def read_region(self, x_px: int, y_px: int, width_px: int, height_px: int) -> Pixels:
         region = np.full((height_px, width_px, 3), 255, np.uint8)
@@ -208,7 +172,7 @@ class TiffLevel:
             return None
         try:
             self._check_end(raw)
-            decoded = self._page.decode(raw, index, jpegtables=self._page.jpegtables)[0]
+            decoded = self.page.decode(raw, index, jpegtables=self.page.jpegtables)[0]
         except TIFF_ERRORS as error:
             raise self._corrupt(row, column, error) from error
         if decoded is None:
@@ -217,11 +181,10 @@ class TiffLevel:
 
     def _check_end(self, raw: bytes) -> None:
         """Notice a segment whose end was overwritten, where the decoder would fill it up and say nothing."""
-        # JPEG 2000 ends with the same marker; decoders do without, so only zeros in its place count as damage.
-        if self._page.compression == COMPRESSION_JPEG or (
-            self._page.compression in COMPRESSIONS_JPEG_2000 and raw.endswith(bytes(8))
-        ):
-            check_end(raw)
+        if self.page.compression == COMPRESSION_JPEG:
+            jpeg.check_end(raw)
+        elif self.page.compression in COMPRESSIONS_JPEG_2000:
+            jpeg2000.check_end(raw)
 
     def _clip(self, tile: Pixels, row: int, column: int) -> Pixels:
         tile_w, tile_h = self._segment_wh
@@ -235,7 +198,7 @@ class TiffLevel:
     def _read_whole_page(self) -> Pixels:
         try:
             self._check_strips()
-            pixels = np.asarray(self._page.asarray())
+            pixels = np.asarray(self.page.asarray())
         except TIFF_ERRORS as error:
             raise self._corrupt(0, 0, error) from error
         if pixels.shape != (self.height_px, self.width_px, 3):
@@ -244,7 +207,7 @@ class TiffLevel:
 
     def _check_strips(self) -> None:
         """tifffile fills strips that are missing with black, and JPEG strips that are cut short with grey."""
-        page = self._page
+        page = self.page
         wanted = -(-self.height_px // max(1, page.rowsperstrip))
         if self._num_listed != wanted:
             raise ValueError(f"{self._num_listed} strips listed where {wanted} are needed")
@@ -301,4 +264,10 @@ def _is_reduced_copy(page: tifffile.TiffPage, first: tifffile.TiffPage) -> bool:
 
 def _sizes(pages: list[tifffile.TiffPage]) -> tuple[LevelSize, ...]:
     first = pages[0]
-    return tuple(level_size(p.imagewidth, p.imagelength, first.imagewidth, first.imagelength) for p in pages)
+    return tuple(
+        level_size(
+            p.imagewidth, p.imagelength, first.imagewidth, first.imagelength,
+            tile_px=p.tilewidth if p.is_tiled and p.tilewidth == p.tilelength else None,
+        )
+        for p in pages
+    )  # fmt: skip

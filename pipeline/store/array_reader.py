@@ -13,10 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.errors import CorruptTileError, UnreadableError
-from pipeline.store.codecs import ChunkError, decode_jpeg, decode_zstd
+from pipeline.store.codecs import ChunkError, decode_chunk
 from pipeline.store.layout import FILL_VALUE, ArraySpec
 from pipeline.store.metadata import read_json
-from pipeline.store.shard import MISSING, ShardIndex, read_index
+from pipeline.store.shard import MISSING, read_index
+from pipeline.store.threads import in_threads
 
 Pixels = NDArray[np.uint8]
 """uint8 of shape (height, width, 3), RGB."""
@@ -34,7 +35,10 @@ class _Shard:
 
     def __init__(self, path: str, num_chunks: int) -> None:
         self.descriptor = os.open(path, os.O_RDONLY)
-        self.index: ShardIndex = read_index(self.descriptor, num_chunks)
+        index = read_index(self.descriptor, num_chunks)
+        # Plain numbers: the reader asks for single entries, which numpy gives slowly.
+        self.offsets: list[int] = np.where(index[:, 0] == MISSING, 0, index[:, 0]).tolist()
+        self.counts: list[int] = np.where(index[:, 0] == MISSING, 0, index[:, 1]).tolist()
 
     def __del__(self) -> None:
         if hasattr(self, "descriptor"):
@@ -86,11 +90,12 @@ class ArrayReader:
         shard = self._shard(row // n, column // n)
         if shard is None:
             return None
-        offset, count = shard.index[(row % n) * n + column % n]
-        if offset == MISSING:
+        at = (row % n) * n + column % n
+        count = shard.counts[at]
+        if not count:
             return None
-        data = os.pread(shard.descriptor, int(count), int(offset))
-        if len(data) != int(count):
+        data = os.pread(shard.descriptor, count, shard.offsets[at])
+        if len(data) != count:
             raise self._corrupt(row, column, f"{len(data)} of {count} bytes")
         return data
 
@@ -106,14 +111,10 @@ class ArrayReader:
         data = self.chunk(row, column)
         if data is None:
             return None
-        t = self.spec.chunk_px
         try:
-            pixels = decode_jpeg(data) if self.spec.codec == "imagecodecs_jpeg" else decode_zstd(data, t)
+            return decode_chunk(self.spec.codec, data, self.spec.chunk_px)
         except ChunkError as error:
             raise self._corrupt(row, column, error) from error
-        if pixels.shape != (t, t, 3):
-            raise self._corrupt(row, column, f"decodes to shape {pixels.shape}, not {(t, t, 3)}")
-        return pixels
 
     def _corrupt(self, row: int, column: int, why: object) -> CorruptTileError:
         return CorruptTileError(
@@ -121,22 +122,36 @@ class ArrayReader:
             "The store is damaged; delete it and ingest the slide again."
         )
 
-    def read_region(self, x_px: int, y_px: int, width_px: int, height_px: int) -> Pixels:
-        """Pixels of the level, uint8 (height_px, width_px, 3); white outside it."""
-        region = np.full((height_px, width_px, 3), FILL_VALUE, np.uint8)
-        t = self.spec.chunk_px
-        x1, y1 = min(x_px + width_px, self.spec.width_px), min(y_px + height_px, self.spec.height_px)
-        if x_px >= x1 or y_px >= y1:
+    def read_region(
+        self, x_px: int, y_px: int, width_px: int, height_px: int, *, threads: int = 1, out: Pixels | None = None
+    ) -> Pixels:
+        """Pixels of the level, uint8 (height_px, width_px, 3); white outside it.
+
+        Args:
+            threads: chunks decoded at a time.
+            out: memory to fill instead of new memory, uint8 (height_px, width_px, 3).
+        """
+        spec, t = self.spec, self.spec.chunk_px
+        region = np.empty((height_px, width_px, 3), np.uint8) if out is None else out
+        x0, y0 = max(x_px, 0), max(y_px, 0)
+        x1, y1 = min(x_px + width_px, spec.width_px), min(y_px + height_px, spec.height_px)
+        if (x1 - x0, y1 - y0) != (width_px, height_px):
+            region[...] = FILL_VALUE
+        if x0 >= x1 or y0 >= y1:
             return region
-        for row in range(max(0, y_px) // t, -(-y1 // t)):
-            for column in range(max(0, x_px) // t, -(-x1 // t)):
-                chunk = self.decoded_chunk(row, column)
-                if chunk is not None:
-                    left, top = max(x_px, column * t), max(y_px, row * t)
-                    right, bottom = min(x1, (column + 1) * t), min(y1, (row + 1) * t)
-                    region[top - y_px : bottom - y_px, left - x_px : right - x_px] = chunk[
-                        top - row * t : bottom - row * t, left - column * t : right - column * t
-                    ]
+
+        def paste(row: int, column: int) -> None:
+            left, top = max(x0, column * t), max(y0, row * t)
+            right, bottom = min(x1, (column + 1) * t), min(y1, (row + 1) * t)
+            part = region[top - y_px : bottom - y_px, left - x_px : right - x_px]
+            chunk = self.decoded_chunk(row, column)
+            if chunk is None:
+                part[...] = FILL_VALUE
+            else:
+                part[...] = chunk[top - row * t : bottom - row * t, left - column * t : right - column * t]
+
+        rows, columns = range(y0 // t, -(-y1 // t)), range(x0 // t, -(-x1 // t))
+        in_threads(paste, itertools.product(rows, columns), threads)
         return region
 
     def read_whole(self, width_px: int, height_px: int) -> Pixels:

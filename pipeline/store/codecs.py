@@ -1,53 +1,68 @@
-"""The JPEG codec of the store, for plain zarr and for our own reader: the only file that calls a JPEG library.
-
-Registered with zarr by an entry point, so that `zarr.open` reads a slide store in any program where gemslide is
-installed. Name and behaviour follow the codec of the same name in the imagecodecs project.
-"""
+"""Streams into pixels and back: the only file that calls a picture codec's library."""
 
 from __future__ import annotations
 
-import asyncio
-from dataclasses import dataclass
 from io import BytesIO
-from typing import Any, Self
+from typing import Any
 
 import imagecodecs
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageCms
-from zarr.abc.codec import ArrayBytesCodec
-from zarr.core.array_spec import ArraySpec as ZarrArraySpec
-from zarr.core.buffer import Buffer, NDBuffer
-from zarr.core.common import JSON
+
+from pipeline.store.layout import Codec
 
 Pixels = NDArray[np.uint8]
+ZSTD_LEVEL = 3
+_EOI = b"\xff\xd9"
 
 
 class ChunkError(ValueError):
     """A stored chunk cannot be decoded."""
 
 
-def decode_jpeg(stream: bytes) -> Pixels:
-    """Pixels of a complete JPEG stream, uint8 (height, width, 3), colours as its own markers say.
+def decode_jpeg(stream: bytes, **options: Any) -> Pixels:
+    """Pixels of a JPEG stream, uint8 (height, width, 3), colours as its own markers say.
+
+    Args:
+        options: of the library: `tables`, `colorspace`, `outcolorspace` where the stream alone does not say enough;
+            `out` to decode into.
 
     Raises:
         ChunkError: cannot be decoded. libjpeg fills what is missing at the end with grey, so the end is checked here.
     """
-    if stream.rfind(b"\xff\xd9") < 0:
+    if not stream.endswith(_EOI) and stream.rfind(_EOI) < 0:
         raise ChunkError(f"JPEG of {len(stream)} bytes without an end marker: cut short or overwritten")
     try:
-        return np.asarray(imagecodecs.jpeg8_decode(stream), dtype=np.uint8)
+        return np.asarray(imagecodecs.jpeg8_decode(stream, **options), dtype=np.uint8)
     except (imagecodecs.Jpeg8Error, ValueError) as error:
         raise ChunkError(f"JPEG of {len(stream)} bytes: {error}") from error
 
 
 def encode_jpeg(pixels: Pixels, *, quality: int = 90) -> bytes:
-    """A browser's JPEG of pixels (4:4:4). For display only: the store itself never re-encodes."""
+    """A complete JPEG of pixels (4:4:4): for display, and for levels that were asked for in JPEG."""
     return bytes(imagecodecs.jpeg8_encode(np.ascontiguousarray(pixels), level=quality, subsampling="444"))
 
 
+def decode_jpeg_2000(stream: bytes, **options: Any) -> Pixels:
+    """Pixels of a JPEG 2000 codestream, uint8 (height, width, 3); one thread, as callers bring their own.
+
+    Raises:
+        ChunkError: cannot be decoded.
+    """
+    try:
+        return np.asarray(imagecodecs.jpeg2k_decode(stream, numthreads=1, **options), dtype=np.uint8)
+    except (imagecodecs.Jpeg2kError, ValueError) as error:
+        raise ChunkError(f"JPEG 2000 of {len(stream)} bytes: {error}") from error
+
+
+def encode_jpeg_2000(pixels: Pixels) -> bytes:
+    """A lossless JPEG 2000 codestream of pixels."""
+    return bytes(imagecodecs.jpeg2k_encode(pixels, codecformat="j2k", reversible=True, level=0))
+
+
 def decode_zstd(stream: bytes, chunk_px: int) -> Pixels:
-    """Pixels of a zstd chunk, uint8 (chunk_px, chunk_px, 3)."""
+    """Pixels of a zstd chunk, uint8 (chunk_px, chunk_px, 3). Its own checksum is checked."""
     try:
         raw = imagecodecs.zstd_decode(stream, out=chunk_px * chunk_px * 3)
         return np.frombuffer(raw, np.uint8).reshape(chunk_px, chunk_px, 3)
@@ -55,9 +70,26 @@ def decode_zstd(stream: bytes, chunk_px: int) -> Pixels:
         raise ChunkError(f"zstd chunk of {len(stream)} bytes: {error}") from error
 
 
-def encode_zstd(pixels: Pixels) -> bytes:
-    """Lossless chunk: y,x,c bytes under zstd level 3."""
-    return bytes(imagecodecs.zstd_encode(pixels.tobytes(), level=3))
+def encode_zstd(values: NDArray[Any], *, with_checksum: bool = True) -> bytes:
+    """Lossless: the array's bytes in C order under zstd level 3."""
+    if not with_checksum:
+        return bytes(imagecodecs.zstd_encode(values.tobytes(), level=ZSTD_LEVEL))
+    from numcodecs.zstd import compress  # only on the decode route: its import takes longer than copying a slide
+
+    return bytes(compress(np.ascontiguousarray(values), ZSTD_LEVEL, True))
+
+
+def decode_chunk(codec: Codec, stream: bytes, chunk_px: int) -> Pixels:
+    """Pixels of a stored chunk, uint8 (chunk_px, chunk_px, 3).
+
+    Raises:
+        ChunkError: cannot be decoded, or has another size.
+    """
+    if codec == "zstd":
+        return decode_zstd(stream, chunk_px)
+    # The library writes into memory of the right size or not at all: a stream that claims more cannot take it.
+    out = np.empty((chunk_px, chunk_px, 3), np.uint8)
+    return decode_jpeg(stream, out=out) if codec == "imagecodecs_jpeg" else decode_jpeg_2000(stream, out=out)
 
 
 class ToSrgb:
@@ -71,48 +103,3 @@ class ToSrgb:
         converted = ImageCms.applyTransform(Image.fromarray(pixels), self._transform)
         assert converted is not None  # only None when converting in place
         return np.asarray(converted)
-
-
-@dataclass(frozen=True)
-class JpegCodec(ArrayBytesCodec):
-    """zarr v3 `imagecodecs_jpeg`: each chunk a complete JPEG; reads only.
-
-    Writing through zarr would be lossy, and the scanner's own bytes are what the store promises: new pixels go
-    into zstd arrays instead.
-    """
-
-    is_fixed_size = False
-
-    @classmethod
-    def from_dict(cls, data: dict[str, JSON]) -> Self:
-        if data.get("configuration"):
-            raise ValueError(
-                f"imagecodecs_jpeg with a configuration ({data['configuration']}): gemslide reads arrays whose chunks "
-                "are complete JPEG streams only. Open this one with the codec of the program that wrote it."
-            )
-        return cls()
-
-    def to_dict(self) -> dict[str, JSON]:
-        return {"name": "imagecodecs_jpeg"}
-
-    def compute_encoded_size(self, input_byte_length: int, chunk_spec: ZarrArraySpec) -> int:
-        raise NotImplementedError("the size of a JPEG is not known before it is made")
-
-    async def _decode_single(self, chunk_data: Buffer, chunk_spec: ZarrArraySpec) -> NDBuffer:
-        pixels = await asyncio.to_thread(decode_jpeg, chunk_data.to_bytes())
-        return chunk_spec.prototype.nd_buffer.from_numpy_array(pixels.reshape(chunk_spec.shape))
-
-    async def _encode_single(self, chunk_data: NDBuffer, chunk_spec: ZarrArraySpec) -> Buffer | None:
-        raise TypeError(
-            "this array holds the scanner's own JPEG tiles and is not written through zarr: that would change pixels. "
-            "Make a store with `gemslide ingest`; write new pixels into a zstd array."
-        )
-
-    def resolve_metadata(self, chunk_spec: ZarrArraySpec) -> ZarrArraySpec:
-        return chunk_spec
-
-    def evolve_from_array_spec(self, array_spec: ZarrArraySpec) -> Self:
-        return self
-
-    def validate(self, **_: Any) -> None:
-        """Nothing to check: the chunk's shape is checked when it is decoded."""

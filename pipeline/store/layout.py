@@ -5,24 +5,33 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-CONTRACT_VERSION = 1
+CONTRACT_VERSION = 2
+READABLE_VERSIONS = {1, 2}
+"""Version 1 has no checksums and no JPEG 2000; all else is the same."""
 IMAGE = "0"
 LABELS = "0/labels"
 TISSUE = "0/labels/tissue"
 PREDICTIONS = "predictions"
+QUALITY = "quality"
 FILL_VALUE = 255
 
-Codec = Literal["imagecodecs_jpeg", "zstd"]
+CHECKSUMS = "OME/checksums.json"
+
+Codec = Literal["imagecodecs_jpeg", "imagecodecs_jpeg2k", "zstd"]
 
 _INNER_CODECS: dict[Codec, list[dict[str, Any]]] = {
     "imagecodecs_jpeg": [
         {"name": "transpose", "configuration": {"order": [1, 2, 0]}},
         {"name": "imagecodecs_jpeg"},
     ],
+    "imagecodecs_jpeg2k": [
+        {"name": "transpose", "configuration": {"order": [1, 2, 0]}},
+        {"name": "imagecodecs_jpeg2k"},
+    ],
     "zstd": [
         {"name": "transpose", "configuration": {"order": [1, 2, 0]}},
         {"name": "bytes", "configuration": {"endian": "little"}},
-        {"name": "zstd", "configuration": {"level": 3, "checksum": False}},
+        {"name": "zstd", "configuration": {"level": 3, "checksum": True}},
     ],
 }
 
@@ -97,7 +106,10 @@ class ArraySpec:
         try:
             (sharding,) = meta["codecs"]
             inner = sharding["configuration"]["codecs"]
-            codec = next(name for name in _INNER_CODECS if name in {part["name"] for part in inner})
+            by_name = {part["name"]: part.get("configuration") for part in inner}
+            codec = next(name for name in _INNER_CODECS if name in by_name)
+            if codec != "zstd" and by_name[codec]:
+                raise ValueError(f"its {codec} chunks are no complete streams")
             chunk_px = sharding["configuration"]["chunk_shape"][2]
             shard_px = meta["chunk_grid"]["configuration"]["chunk_shape"][2]
             _, height_px, width_px = meta["shape"]

@@ -43,6 +43,10 @@ class Level(_Strict):
     route: str
     codec: str
     gate: Gate | None = None
+    quality: int | None = None
+    """JPEG quality of a level that was asked for in JPEG; None: lossless, or the scanner's own."""
+    rebuilt: tuple[tuple[int, int], ...] = ()
+    """(row, column) of tiles that were damaged in the source and built from the level before."""
 
 
 class SlideAttributes(_Strict):
@@ -57,6 +61,8 @@ class SlideAttributes(_Strict):
     icc: str | None = None
     objective_power: float | None = None
     scanner_model: str | None = None
+    bounds_px0: tuple[int, int, int, int] | None = None
+    """Left, top, width, height of what was scanned, where the scanner says so."""
     mpp_source: str
     stain: dict[str, Any] | None = None
     qc: dict[str, Any] | None = None

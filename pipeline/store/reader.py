@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,10 +12,13 @@ from typing import Any
 import cv2
 import numpy as np
 
-from pipeline.errors import UnreadableError
+from pipeline.errors import BadRecipeError, UnreadableError
+from pipeline.grid import FINER_THAN_SCAN
 from pipeline.store.array_reader import ArrayReader, Pixels
-from pipeline.store.layout import CONTRACT_VERSION, IMAGE
+from pipeline.store.layout import IMAGE, READABLE_VERSIONS
 from pipeline.store.metadata import read_json
+from pipeline.store.resample import area_mean
+from pipeline.store.threads import in_threads
 
 
 @dataclass(frozen=True)
@@ -50,7 +55,9 @@ class LevelArray:
 
 
 class StoreReader:
-    """Reads one slide store. Cheap to open, safe in threads; a pickled copy opens the store anew.
+    """Reads one slide store. Cheap to open, safe in threads and in forked or spawned workers.
+
+    Positions of chunks are read once per shard and kept; a pickled copy opens the store anew.
 
     Raises:
         UnreadableError: no store there, or its metadata do not hold together.
@@ -87,9 +94,60 @@ class StoreReader:
         """A chunk's bytes as stored; see `ArrayReader.chunk`."""
         return self.levels[level].array.chunk(row, column)
 
-    def read_region(self, level: int, x_px: int, y_px: int, width_px: int, height_px: int) -> Pixels:
-        """Pixels of a level in its own frame, uint8 (height_px, width_px, 3); white outside the slide."""
-        return self.levels[level].array.read_region(x_px, y_px, width_px, height_px)
+    def read_region(
+        self, level: int, x_px: int, y_px: int, width_px: int, height_px: int, *, threads: int = 1
+    ) -> Pixels:
+        """Pixels of a level in its own frame, uint8 (height_px, width_px, 3); white outside the slide.
+
+        Args:
+            threads: chunks decoded at a time; 1 in a worker of a DataLoader.
+        """
+        return self.levels[level].array.read_region(x_px, y_px, width_px, height_px, threads=threads)
+
+    def read_regions(
+        self, level: int, corners_xy: Sequence[tuple[int, int]], width_px: int, height_px: int, *, threads: int = 1
+    ) -> Pixels:
+        """Many regions of one size, uint8 (regions, height_px, width_px, 3).
+
+        Args:
+            corners_xy: top left corners in the level's own pixels.
+            threads: regions read at a time.
+        """
+        batch = np.empty((len(corners_xy), height_px, width_px, 3), np.uint8)
+        array = self.levels[level].array
+
+        def read(index: int) -> None:
+            x_px, y_px = corners_xy[index]
+            array.read_region(int(x_px), int(y_px), width_px, height_px, out=batch[index])
+
+        in_threads(read, ((index,) for index in range(len(corners_xy))), threads)
+        return batch
+
+    def read_at_mpp(
+        self, x_px0: float, y_px0: float, width_px: int, height_px: int, mpp: float, *, threads: int = 1
+    ) -> Pixels:
+        """A rectangle of the slide at any resolution, area-averaged from the next finer level.
+
+        Args:
+            x_px0, y_px0: top left corner in level-0 pixels; need not be whole.
+            width_px, height_px: size of the result, uint8 (height_px, width_px, 3), with pixels of `mpp` microns.
+
+        Raises:
+            BadRecipeError: finer than the slide was scanned.
+        """
+        if mpp < self.mpp0 * FINER_THAN_SCAN:
+            raise BadRecipeError(
+                f"slide {self.slide_id}: pixels of {mpp} µm from a scan at {self.mpp0} µm/px would invent detail. "
+                f"Ask for mpp ≥ {self.mpp0}."
+            )
+        level = self.level_for_downsample(mpp / self.mpp0)
+        downsample = self.levels[level].downsample
+        scale = max(1.0, mpp / (self.mpp0 * downsample))
+        left, top = x_px0 / downsample, y_px0 / downsample
+        x_px, y_px = math.floor(left), math.floor(top)
+        taken_w, taken_h = math.ceil(left + scale * width_px) - x_px, math.ceil(top + scale * height_px) - y_px
+        region = self.read_region(level, x_px, y_px, taken_w, taken_h, threads=threads)
+        return area_mean(region, left - x_px, top - y_px, scale, (width_px, height_px))
 
     def read_square(self, level: int, x_px0: int, y_px0: int, side_px0: int, out_px: int) -> Pixels:
         """A square of the slide at a wanted size, read from `level` and area-averaged.
@@ -121,9 +179,8 @@ def _read_attributes(path: Path) -> dict[str, Any]:
         raise UnreadableError(f"{path}: no slide store there. Make one with `gemslide ingest`.") from error
     except (KeyError, TypeError, ValueError) as error:
         raise UnreadableError(f"{path}: not a gemslide store ({type(error).__name__}: {error}).") from error
-    if version != CONTRACT_VERSION:
-        raise UnreadableError(
-            f"{path}: contract version {version}; this gemslide reads version {CONTRACT_VERSION}. Ingest again."
-        )
+    if version not in READABLE_VERSIONS:
+        known = " and ".join(map(str, sorted(READABLE_VERSIONS)))
+        raise UnreadableError(f"{path}: contract version {version}; this gemslide reads {known}. Ingest again.")
     assert isinstance(attributes, dict)
     return attributes

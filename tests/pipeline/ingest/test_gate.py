@@ -60,7 +60,7 @@ def test_an_honest_file_passes_with_the_witness_and_the_number_of_tiles_recorded
     ("options", "reason"),
     [
         ({"tile_px": None, "compression": "lzw"}, "stored in strips, not tiles"),
-        ({"compression": "lzw"}, "compressed with LZW, not JPEG"),
+        ({"compression": "lzw"}, "compressed with LZW, not JPEG or JPEG 2000"),
     ],
 )
 def test_what_cannot_pass_says_why(tmp_path, options, reason):
@@ -87,7 +87,7 @@ def test_the_sample_has_corners_edges_and_the_longest_and_shortest_tile(tmp_path
     with open_slide(source) as slide:
         encoded = slide.encoded_level(0)
         sample = list(sample_tiles(encoded, 16))
-        longest = max(((r, c) for r in range(8) for c in range(10)), key=lambda at: encoded.byte_count(*at))
+        longest = divmod(int(encoded.byte_counts().argmax()), 10)
 
     assert len(set(sample)) == len(sample) == 16
     assert {(0, 0), (0, 9), (7, 0), (7, 9), (7, 5), (4, 9), (3, 6), longest} <= set(sample)

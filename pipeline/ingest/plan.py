@@ -1,0 +1,111 @@
+"""What will become of each level, decided before anything is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pipeline.config import IngestConfig
+from pipeline.ingest.edges import EdgeCheck, MendedLevel
+from pipeline.ingest.gate import PassThroughGate
+from pipeline.slides.slide import EncodedLevel, LevelSize, Slide, level_size
+from pipeline.store.layout import ArraySpec, Codec
+from pipeline.store.metadata import Gate, Level
+
+APERIO = "tiff:aperio"
+
+
+@dataclass(frozen=True)
+class LevelPlan:
+    """One level of the store: its array, and where its chunks come from.
+
+    A level with neither tiles nor a decoder is built from the level before it.
+    """
+
+    about: Level
+    spec: ArraySpec
+    encoded: EncodedLevel | None = None
+    decoder: Slide | None = None
+
+    @property
+    def is_built(self) -> bool:
+        return self.encoded is None and self.decoder is None
+
+
+def plan_levels(slide: Slide, gate: PassThroughGate, config: IngestConfig) -> list[LevelPlan]:
+    """Plans of the source's levels, then of levels each half the last, until the slide fits a screen.
+
+    Raises:
+        CorruptTileError: a sampled tile that no decoder can read.
+    """
+    plans = [_of_source(slide, level, gate, config) for level in range(len(slide.info.levels))]
+    return plans + list(_built(plans[-1].spec, len(plans), slide.info.levels[0], config))
+
+
+def _of_source(slide: Slide, level: int, gate: PassThroughGate, config: IngestConfig) -> LevelPlan:
+    size = slide.info.levels[level]
+    encoded, verdict = _passing(slide, level, gate)
+    if encoded is None:
+        chunk_px = _decode_chunk_px(size, config)
+        spec = ArraySpec(
+            size.width_px, size.height_px, chunk_px, _shard_chunks(config.shard_px, chunk_px), _codec(config)
+        )
+        about = _level(level, size.downsample, "decode", spec, config, gate=verdict)
+        return LevelPlan(about, spec, decoder=gate.decoder_after(verdict))
+    t = encoded.tile_px
+    spec = ArraySpec(size.width_px, size.height_px, t, _shard_chunks(config.shard_px, t), encoded.codec)
+    rebuilt = tuple(encoded.mended) if isinstance(encoded, MendedLevel) else ()
+    about = Level(
+        path=str(level),
+        downsample=size.downsample,
+        route="pass-through",
+        codec=spec.codec,
+        gate=verdict,
+        rebuilt=rebuilt,
+    )
+    return LevelPlan(about, spec, encoded=encoded)
+
+
+def _passing(slide: Slide, level: int, gate: PassThroughGate) -> tuple[EncodedLevel | None, Gate]:
+    """The level's own tiles if they pass the gate, else None and why."""
+    encoded = slide.encoded_level(level)
+    if isinstance(encoded, str):
+        return None, Gate(tiles=0, against=gate.against, equal=False, reason=encoded)
+    mended = EdgeCheck(slide, level, encoded).mended() if level and slide.info.format == APERIO else None
+    verdict = gate.check(level, mended or encoded, without=mended.mended if mended else ())
+    return (mended or encoded) if verdict.equal else None, verdict
+
+
+def _built(parent: ArraySpec, level: int, finest: LevelSize, config: IngestConfig) -> Iterator[LevelPlan]:
+    """A built level has its parent's chunks and shards: four shards of the parent make one of it."""
+    codec = parent.codec if parent.codec == "zstd" else _codec(config)
+    while max(parent.width_px, parent.height_px) > config.smallest_level_px:
+        width_px, height_px = -(-parent.width_px // 2), -(-parent.height_px // 2)
+        spec = ArraySpec(width_px, height_px, parent.chunk_px, parent.shard_chunks, codec)
+        size = level_size(width_px, height_px, finest.width_px, finest.height_px)
+        yield LevelPlan(_level(level, size.downsample, "built", spec, config), spec)
+        parent, level = spec, level + 1
+
+
+def _level(
+    level: int, downsample: float, route: str, spec: ArraySpec, config: IngestConfig, *, gate: Gate | None = None
+) -> Level:
+    quality = config.jpeg_quality if spec.codec == "imagecodecs_jpeg" else None
+    return Level(path=str(level), downsample=downsample, route=route, codec=spec.codec, gate=gate, quality=quality)
+
+
+def _codec(config: IngestConfig) -> Codec:
+    return "zstd" if config.decode_to == "zstd" else "imagecodecs_jpeg"
+
+
+def _decode_chunk_px(size: LevelSize, config: IngestConfig) -> int:
+    """A multiple of the source's tiles where they are known, so that none is decoded twice."""
+    if size.tile_px is None or not 16 <= size.tile_px <= 2 * config.decode_chunk_px:
+        return config.decode_chunk_px
+    return size.tile_px * max(1, config.decode_chunk_px // size.tile_px)
+
+
+def _shard_chunks(shard_px: int, chunk_px: int) -> int:
+    """Chunks along a shard's side: the most that fit into `shard_px`, an even number of pixels, at least one."""
+    chunks = max(1, shard_px // chunk_px)
+    return chunks if chunks * chunk_px % 2 == 0 else chunks + 1

@@ -1,0 +1,156 @@
+"""A TIFF level's own JPEG and JPEG 2000 tiles as streams that stand alone, at the speed of the disk."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import tifffile
+from numpy.typing import NDArray
+
+from pipeline.errors import CorruptTileError
+from pipeline.slides import jpeg, jpeg2000
+from pipeline.slides.slide import Stream, StreamCodec
+from pipeline.slides.tiff_checks import (
+    COMPRESSION_APERIO_YCC,
+    COMPRESSION_JPEG,
+    COMPRESSIONS_JPEG_2000,
+    MAX_TILE_BYTES,
+    PHOTOMETRIC_RGB,
+)
+
+_MAX_GAP_BYTES = 64 * 2**10
+"""Tiles this near each other in the file are read at once."""
+_MAX_READ_BYTES = 32 * 2**20
+_ABSURD = 2**61
+
+
+def why_not_encoded(page: tifffile.TiffPage) -> str | None:
+    """None when every tile of a page can be stored as it is; else the reason."""
+    if not page.is_tiled:
+        return "stored in strips, not tiles"
+    if page.compression == COMPRESSION_APERIO_YCC:
+        return "JPEG 2000 of Y, Cb, Cr that does not say so"
+    if page.compression != COMPRESSION_JPEG and page.compression not in COMPRESSIONS_JPEG_2000:
+        return f"compressed with {getattr(page.compression, 'name', page.compression)}, not JPEG or JPEG 2000"
+    if page.tilewidth != page.tilelength:
+        return f"tiles are {page.tilewidth}×{page.tilelength} px, not square"
+    columns, rows = -(-page.imagewidth // page.tilewidth), -(-page.imagelength // page.tilelength)
+    num_listed = min(len(page.dataoffsets), len(page.databytecounts))
+    if num_listed != columns * rows:
+        return f"{num_listed} tiles listed for a grid of {columns}×{rows}"
+    if not isinstance(page.jpegtables, bytes | None):
+        return "its shared JPEG tables are damaged"
+    return None
+
+
+@dataclass(frozen=True)
+class _Pattern:
+    """How the tiles of one encoder begin, and what must be put in place of their first two bytes."""
+
+    begins: bytes
+    missing_head: bytes
+
+
+class EncodedTiffLevel:
+    """Tiles of one page as an `EncodedLevel`. Safe in threads: it reads by position."""
+
+    def __init__(self, page: tifffile.TiffPage, descriptor: int, file_bytes: int, name: str) -> None:
+        self._page, self._descriptor, self._file_bytes, self._name = page, descriptor, file_bytes, name
+        self.codec: StreamCodec = "imagecodecs_jpeg" if page.compression == COMPRESSION_JPEG else "imagecodecs_jpeg2k"
+        self.tile_px = int(page.tilewidth)
+        self.columns = -(-page.imagewidth // self.tile_px)
+        self.rows = -(-page.imagelength // self.tile_px)
+        self._is_rgb = page.photometric == PHOTOMETRIC_RGB
+        self._pattern: _Pattern | None = None
+
+    @cached_property
+    def _offsets(self) -> NDArray[np.int64]:
+        return self._grid(self._page.dataoffsets)
+
+    @cached_property
+    def _counts(self) -> NDArray[np.int64]:
+        return np.where(self._offsets > 0, self._grid(self._page.databytecounts), 0)
+
+    def _grid(self, values: Sequence[int]) -> NDArray[np.int64]:
+        """A tag's numbers in rows and columns; absurd ones become such as lie behind any file's end."""
+        try:
+            numbers = np.asarray(values, dtype=np.int64)
+        except OverflowError:
+            numbers = np.array([min(value, _ABSURD) for value in values], dtype=np.int64)
+        return np.where(numbers < 0, _ABSURD, numbers).reshape(self.rows, self.columns)
+
+    def byte_counts(self) -> NDArray[np.int64]:
+        return self._counts
+
+    def streams(self, row: int, columns: range) -> list[Stream]:
+        offsets = self._offsets[row, columns.start : columns.stop].tolist()
+        counts = self._counts[row, columns.start : columns.stop].tolist()
+        first, last = self._span(row, columns, offsets, counts)
+        if last - first > sum(counts) + _MAX_GAP_BYTES * len(counts) or last - first > _MAX_READ_BYTES:
+            one_by_one = (self.streams(row, range(c, c + 1)) for c in columns)
+            return [stream for (stream,) in one_by_one] if len(columns) > 1 else self._single(row, columns.start)
+        data = os.pread(self._descriptor, last - first, first)
+        view = memoryview(data)
+        return [
+            self._stream(data, view, offset - first, offset - first + count, row, column) if count else ()
+            for offset, count, column in zip(offsets, counts, columns, strict=True)
+        ]
+
+    def _single(self, row: int, column: int) -> list[Stream]:
+        data = os.pread(self._descriptor, int(self._counts[row, column]), int(self._offsets[row, column]))
+        return [self._stream(data, memoryview(data), 0, len(data), row, column)]
+
+    def _span(self, row: int, columns: range, offsets: list[int], counts: list[int]) -> tuple[int, int]:
+        """First and last byte of the tiles that are there; (0, 0) when there is none."""
+        there = [(offset, offset + count) for offset, count in zip(offsets, counts, strict=True) if count]
+        if not there:
+            return 0, 0
+        first, last = min(start for start, _ in there), max(end for _, end in there)
+        if last > self._file_bytes or max(counts) > MAX_TILE_BYTES:
+            ends = [offset + count for offset, count in zip(offsets, counts, strict=True)]
+            worst = max(range(len(columns)), key=lambda i: (ends[i] > self._file_bytes, counts[i]))
+            why = f"its {counts[worst]} bytes end at {ends[worst]}, the file at {self._file_bytes}"
+            raise self._corrupt(row, columns[worst], why)
+        return first, last
+
+    def _stream(self, data: bytes, view: memoryview, start: int, end: int, row: int, column: int) -> Stream:
+        pattern = self._pattern
+        if pattern is not None and data.startswith(pattern.begins, start) and data.endswith(jpeg.EOI, start, end):
+            return (pattern.missing_head, view[start + 2 : end])
+        try:
+            if self.codec == "imagecodecs_jpeg":
+                return self._checked_jpeg(data[start:end])
+            return self._checked_jpeg_2000(data[start:end])
+        except (jpeg.JpegError, jpeg2000.Jpeg2000Error) as error:
+            raise self._corrupt(row, column, error) from error
+
+    def _checked_jpeg(self, raw: bytes) -> Stream:
+        """Parse a tile whose beginning was not seen before, and remember the beginning."""
+        header = jpeg.read_header(raw)
+        self._check_size(header, jpeg.JpegError)
+        jpeg.check_end(raw)
+        head = jpeg.missing_head(header, self._page.jpegtables, is_rgb=self._is_rgb)
+        self._pattern = _Pattern(raw[: header.length], head)
+        return (head, memoryview(raw)[2:])
+
+    def _checked_jpeg_2000(self, raw: bytes) -> Stream:
+        self._check_size(jpeg2000.read_header(raw), jpeg2000.Jpeg2000Error)
+        jpeg2000.check_end(raw)
+        return (raw,)
+
+    def _check_size(
+        self, header: jpeg.JpegHeader | jpeg2000.Jpeg2000Header, wrong: type[jpeg.JpegError | jpeg2000.Jpeg2000Error]
+    ) -> None:
+        said = (header.width_px, header.height_px, header.components, header.bits)
+        if said != (self.tile_px, self.tile_px, 3, 8):
+            raise wrong("says {}×{} px with {} components of {} bits".format(*said))
+
+    def _corrupt(self, row: int, column: int, why: object) -> CorruptTileError:
+        return CorruptTileError(
+            f"{self._name}: the tile in row {row}, column {column} of the {self._page.imagewidth}×"
+            f"{self._page.imagelength} px level cannot be stored: {why}. The file is damaged; copy or scan it again."
+        )

@@ -1,0 +1,46 @@
+"""The list of a store's files with their lengths and checksums: what `gemslide verify` holds the store against.
+
+It covers what ingest wrote. Predictions and quality layers are written later and replaced as wholes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+
+from pipeline.files import sha256_of
+from pipeline.store.layout import CHECKSUMS, PREDICTIONS, QUALITY
+from pipeline.store.metadata import read_json, write_json
+from pipeline.store.shard import FileSum, sum_file
+
+_LATER = (PREDICTIONS, QUALITY)
+
+
+def covered_files(store: Path) -> list[str]:
+    """Files of a store that the list must name, by path below it: all but the root's metadata and the list itself."""
+    names = (str(path.relative_to(store)) for path in store.rglob("*") if path.is_file())
+    own = ("zarr.json", CHECKSUMS)
+    return sorted(n for n in names if n not in own and n.split("/")[0] not in _LATER and not n.startswith("."))
+
+
+def write_checksums(store: Path, known: Mapping[str, FileSum]) -> str:
+    """Write the list; files that are not in `known` are read. Returns the list's own SHA-256."""
+    files = {name: known.get(name) or sum_file(store / name) for name in covered_files(store)}
+    entries = {name: [found.bytes, f"{found.crc32c:08x}"] for name, found in files.items()}
+    write_json(store / CHECKSUMS, {"checksum": "crc32c", "files": entries})
+    return sha256_of(store / CHECKSUMS)
+
+
+def read_checksums(store: Path) -> dict[str, FileSum]:
+    """The list as it was written. Raises OSError, ValueError."""
+    try:
+        entries = read_json(store / CHECKSUMS)["files"]
+        return {str(name): FileSum(int(length), int(crc, 16)) for name, (length, crc) in entries.items()}
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{CHECKSUMS}: is no list of checksums ({type(error).__name__}: {error})") from error
+
+
+def list_digest(store: Path) -> str:
+    """SHA-256 of the list itself, as the root attribute keeps it."""
+    return hashlib.sha256((store / CHECKSUMS).read_bytes()).hexdigest()

@@ -1,0 +1,112 @@
+"""The store's picture codecs for plain zarr.
+
+Registered by entry points, so that `zarr.open` reads a slide store in any program where gemslide is installed. Names
+and keys are those of the imagecodecs project's codecs, which read our stores too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Self
+
+from zarr.abc.codec import ArrayBytesCodec
+from zarr.core.array_spec import ArraySpec as ZarrArraySpec
+from zarr.core.buffer import Buffer, NDBuffer
+from zarr.core.common import JSON
+
+from pipeline.store.codecs import Pixels, decode_jpeg, decode_jpeg_2000
+
+READ_ONLY = (
+    "this array holds the scanner's own tiles and is not written through zarr: that would change pixels. "
+    "Make a store with `gemslide ingest`; write new pixels into a zstd array."
+)
+
+
+@dataclass(frozen=True)
+class _StreamCodec(ArrayBytesCodec):
+    """A chunk is one picture stream; reads only.
+
+    Writing through zarr would be lossy, and the scanner's own bytes are what the store promises.
+    """
+
+    configuration: dict[str, Any] = field(default_factory=dict)
+
+    is_fixed_size = False
+    codec_name: ClassVar[str]
+    known_keys: ClassVar[frozenset[str]]
+
+    @classmethod
+    def from_dict(cls, data: dict[str, JSON]) -> Self:
+        configuration = data.get("configuration") or {}
+        if not isinstance(configuration, dict) or (unknown := set(configuration) - cls.known_keys):
+            raise ValueError(
+                f"{cls.codec_name}: unknown configuration keys {sorted(unknown)}; known: {sorted(cls.known_keys)}"
+            )
+        return cls(configuration)
+
+    def to_dict(self) -> dict[str, JSON]:
+        found: dict[str, JSON] = {"name": self.codec_name}
+        if self.configuration:
+            found["configuration"] = self.configuration
+        return found
+
+    def pixels_of(self, stream: bytes) -> Pixels:
+        raise NotImplementedError
+
+    def compute_encoded_size(self, input_byte_length: int, chunk_spec: ZarrArraySpec) -> int:
+        raise NotImplementedError("the size of a picture stream is not known before it is made")
+
+    async def _decode_single(self, chunk_data: Buffer, chunk_spec: ZarrArraySpec) -> NDBuffer:
+        pixels = await asyncio.to_thread(self.pixels_of, chunk_data.to_bytes())
+        return chunk_spec.prototype.nd_buffer.from_numpy_array(pixels.reshape(chunk_spec.shape))
+
+    async def _encode_single(self, chunk_data: NDBuffer, chunk_spec: ZarrArraySpec) -> Buffer | None:
+        raise TypeError(READ_ONLY)
+
+    def resolve_metadata(self, chunk_spec: ZarrArraySpec) -> ZarrArraySpec:
+        return chunk_spec
+
+    def evolve_from_array_spec(self, array_spec: ZarrArraySpec) -> Self:
+        return self
+
+    def validate(self, **_: Any) -> None:
+        """Nothing to check: the chunk's shape is checked when it is decoded."""
+
+
+class JpegCodec(_StreamCodec):
+    """zarr v3 `imagecodecs_jpeg`. Our stores have no configuration: each chunk is a complete JPEG.
+
+    Arrays of other programs may keep tables and colour spaces in the configuration; these are heeded. The other keys
+    say how to encode.
+    """
+
+    codec_name = "imagecodecs_jpeg"
+    known_keys = frozenset(
+        {"level", "bitspersample", "tables", "header", "colorspace_data", "colorspace_jpeg", "subsampling", "optimize"}
+        | {"smoothing", "lossless", "predictor", "fancyupsampling"}
+    )
+
+    def pixels_of(self, stream: bytes) -> Pixels:
+        keys = self.configuration
+        colours = {
+            "tables": base64.b64decode(keys["tables"]) if keys.get("tables") else None,
+            "colorspace": keys.get("colorspace_jpeg"),
+            "outcolorspace": keys.get("colorspace_data"),
+        }
+        header = base64.b64decode(keys["header"]) if keys.get("header") else b""
+        return decode_jpeg(header + stream, **{name: value for name, value in colours.items() if value is not None})
+
+
+class Jpeg2000Codec(_StreamCodec):
+    """zarr v3 `imagecodecs_jpeg2k`: each chunk a JPEG 2000 codestream. All its keys say how to encode."""
+
+    codec_name = "imagecodecs_jpeg2k"
+    known_keys = frozenset(
+        {"level", "codecformat", "colorspace", "planar", "tile", "bitspersample", "resolutions", "reversible"}
+        | {"mct", "verbose", "numthreads"}
+    )
+
+    def pixels_of(self, stream: bytes) -> Pixels:
+        return decode_jpeg_2000(stream)

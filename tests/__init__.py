@@ -1,0 +1,1 @@
+"""A package, because others install a top-level `tests` too, and a plain folder would lose against it."""
