@@ -45,7 +45,7 @@ class PassThroughGate:
         """
         if self._second is None or verdict.tiles == 0 or verdict.against != self._second.name:
             return self._slide
-        return self._opened.enter_context(OpenSlideSlide(self._path))
+        return self._opened.enter_context(OpenSlideSlide(self._path, every_level=True))
 
     def check(self, level: int, encoded: EncodedLevel, *, without: Collection[tuple[int, int]] = ()) -> Gate:
         """Compare sampled tiles of a level.

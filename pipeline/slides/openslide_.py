@@ -1,17 +1,31 @@
-"""Slides through OpenSlide: the only file that imports it."""
+"""Slides through OpenSlide: the only file that imports it.
+
+The level-0 frame is OpenSlide's own, never cropped to what was scanned, so that annotations made in other programs fit.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+import threading
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import openslide
 from PIL import Image
 
-from pipeline.errors import CorruptTileError, UnreadableError
-from pipeline.slides.slide import EncodedLevel, LevelSize, Pixels, SlideInfo, level_size
-from pipeline.units import is_plausible_mpp
+from pipeline.errors import CorruptTileError, NotBrightfieldRgbError, UnreadableError
+from pipeline.slides.openslide_properties import bounds_px0, mpp_of, positive, product_name
+from pipeline.slides.slide import EncodedLevel, Pixels, SlideInfo, level_size
+from pipeline.slides.vendor_files import Box, companion_files, scn_areas
+
+_PIECE_PX = 2048
+"""Largest side read at once: a region's memory is its own and one piece's (16 MiB). OpenSlide itself cuts at 4096."""
+_MAX_OFFSET_PX = 1e-3
+"""Cairo, which lays out OpenSlide's tiles, counts in 1/256 px."""
+_MARGIN_PX = 2
+"""Tiles of lower levels may start between pixels, so what was scanned may reach a little further there."""
 
 
 def detect_vendor(path: Path) -> str | None:
@@ -20,7 +34,8 @@ def detect_vendor(path: Path) -> str | None:
         vendor: str | None = openslide.OpenSlide.detect_format(str(path))
     except openslide.OpenSlideError:
         return None
-    return vendor
+    # Without its folder OpenSlide does not know an .mrxs; opening it says what is missing.
+    return "mirax" if vendor is None and path.suffix == ".mrxs" else vendor
 
 
 def library_version() -> str:
@@ -29,93 +44,202 @@ def library_version() -> str:
 
 
 class OpenSlideSlide:
-    """One slide read by OpenSlide. All its levels take the decode route."""
+    """One slide read by OpenSlide. All its levels take the decode route.
 
-    def __init__(self, path: Path) -> None:
+    OpenSlide takes whole level-0 positions. Where a level's downsample is not a whole number, most of its pixels do
+    not start at one and OpenSlide would blend neighbours: such levels are left out, so that ingest builds them.
+
+    Args:
+        every_level: keep them, read from the nearest position; for comparison with another reader's levels.
+    """
+
+    def __init__(self, path: Path, *, every_level: bool = False) -> None:
         self._name = path.name
+        self._handle = _Handle(path)
         try:
-            self._slide = openslide.OpenSlide(str(path))
-        except openslide.OpenSlideError as error:
-            raise UnreadableError(
-                f"{self._name}: OpenSlide {library_version()} cannot open it: {error}. "
-                "The file is damaged, incomplete (some formats need their companion files beside them) or of a "
-                "variant OpenSlide does not know."
-            ) from error
-        self.info = self._read_info()
+            properties = self._handle.slide.properties
+            vendor = properties.get(openslide.PROPERTY_NAME_VENDOR, "unknown")
+            if properties.get("mirax.GENERAL.SLIDE_TYPE") == "SLIDE_TYPE_FLUORESCENCE":
+                # OpenSlide would show three of its channels as red, green and blue.
+                raise _not_rgb(self._name, "fluorescence (3DHISTECH's SLIDE_TYPE_FLUORESCENCE)")
+            self.files = companion_files(path, vendor)
+            self._scn_areas = scn_areas(path) if vendor == "leica" else []
+            self._source_levels = self._usable_levels(every_level)
+            self.info = self._read_info(vendor, properties)
+        except BaseException:
+            self._handle.close()
+            raise
 
-    def _read_info(self) -> SlideInfo:
-        properties = self._slide.properties
-        mpp_xy, looked_in = _mpp(properties)
+    def _usable_levels(self, every_level: bool) -> list[int]:
+        slide = self._handle.slide
+        sizes_and_steps = zip(slide.level_dimensions, slide.level_downsamples, strict=True)
+        # Of a Leica slide OpenSlide rounds positions itself, so that every level can be met (`_location_xy0`).
+        every_level = every_level or bool(self._scn_areas)
+        return [i for i, (wh, step) in enumerate(sizes_and_steps) if every_level or _is_on_whole_pixels(max(wh), step)]
+
+    def _read_info(self, vendor: str, properties: Mapping[str, str]) -> SlideInfo:
+        slide = self._handle.slide
+        mpp_xy, looked_in = mpp_of(properties)
+        width_px0, height_px0 = slide.dimensions
+        sizes = slide.level_dimensions
         return SlideInfo(
-            format=f"openslide:{properties.get(openslide.PROPERTY_NAME_VENDOR, 'unknown')}",
-            levels=self._levels(),
+            format=f"openslide:{vendor}",
+            levels=tuple(level_size(*sizes[i], width_px0, height_px0) for i in self._source_levels),
             mpp_xy=mpp_xy,
             mpp_looked_in=looked_in,
-            objective_power=_number(properties.get(openslide.PROPERTY_NAME_OBJECTIVE_POWER)),
-            icc=_icc(self._slide),
-            associated=tuple(self._slide.associated_images),
+            objective_power=positive(properties.get(openslide.PROPERTY_NAME_OBJECTIVE_POWER)),
+            scanner_model=product_name(properties),
+            icc=_icc(slide),
+            associated=tuple(slide.associated_images),
+            bounds_px0=bounds_px0(properties, (width_px0, height_px0)),
         )
 
-    def _levels(self) -> tuple[LevelSize, ...]:
-        width_px0, height_px0 = self._slide.dimensions
-        return tuple(level_size(w, h, width_px0, height_px0) for w, h in self._slide.level_dimensions)
-
     def read_region(self, level: int, x_px: int, y_px: int, width_px: int, height_px: int) -> Pixels:
-        downsample = self._slide.level_downsamples[level]
-        location_xy0 = (round(x_px * downsample), round(y_px * downsample))
+        region = np.full((height_px, width_px, 3), 255, np.uint8)
+        for x, y, width, height in self._pieces(level, (x_px, y_px, width_px, height_px)):
+            piece = self._read_piece(level, (x, y, width, height))
+            if piece is not None:
+                region[y - y_px : y - y_px + height, x - x_px : x - x_px + width] = piece
+        return region
+
+    def _pieces(self, level: int, box: Box) -> Iterator[Box]:
+        """Parts of a region that may hold something, each small enough to be read at once."""
+        size = self.info.levels[level]
+        box = _overlap(box, (0, 0, size.width_px, size.height_px))
+        step = self._handle.slide.level_downsamples[self._source_levels[level]]
+        if self.info.bounds_px0 is not None:
+            box = _overlap(box, _grown(self.info.bounds_px0, step))
+        cells = _cut_along(self._scn_areas[self._source_levels[level]], box) if self._scn_areas else [box]
+        for x, y, width, height in cells:
+            for top in range(y, y + height, _PIECE_PX):
+                for left in range(x, x + width, _PIECE_PX):
+                    yield left, top, min(_PIECE_PX, x + width - left), min(_PIECE_PX, y + height - top)
+
+    def _read_piece(self, level: int, box: Box) -> Pixels | None:
+        """Pixels of a piece; None when nothing of it was scanned."""
+        source_level = self._source_levels[level]
+        slide = self._handle.slide
+        location_xy0 = self._location_xy0(level, box[0], box[1])
         try:
-            rgba = self._slide.read_region(location_xy0, level, (width_px, height_px))
+            rgba = slide.read_region(location_xy0, source_level, box[2:])
         except openslide.OpenSlideError as error:
+            self._handle.replace(slide)
             raise CorruptTileError(
-                f"{self._name}: OpenSlide cannot read level {level} at x={x_px}, y={y_px}: {error}. "
+                f"{self._name}: OpenSlide cannot read level {source_level} at x={box[0]}, y={box[1]}: {error}. "
                 "The file is damaged there; copy or scan it again."
             ) from error
         return _on_white(rgba)
+
+    def _location_xy0(self, level: int, x_px: int, y_px: int) -> tuple[int, int]:
+        step = self._handle.slide.level_downsamples[self._source_levels[level]]
+        # Within an area of a Leica slide OpenSlide 4.0.1 cuts off what follows the point of position / step, so that
+        # the smallest position behind the pixel's start gives that pixel.
+        to_whole = math.ceil if self._scn_areas else round
+        return to_whole(x_px * step), to_whole(y_px * step)
 
     def encoded_level(self, level: int) -> EncodedLevel | str:
         return f"tiles of {self.info.format} are not stored as they stand in the file"
 
     def associated_image(self, name: str) -> Pixels:
-        return _on_white(self._slide.associated_images[name])
+        slide = self._handle.slide
+        try:
+            rgba = slide.associated_images[name]
+        except openslide.OpenSlideError as error:
+            self._handle.replace(slide)
+            raise CorruptTileError(f"{self._name}: its {name} image cannot be decoded: {error}.") from error
+        pixels = _on_white(rgba)
+        return pixels if pixels is not None else np.full((rgba.height, rgba.width, 3), 255, np.uint8)
 
     def __enter__(self) -> OpenSlideSlide:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self._slide.close()
+        self._handle.close()
 
 
-def _on_white(rgba: Image.Image) -> Pixels:
-    """Transparent means not scanned: shown as white, as on the glass."""
-    if rgba.getchannel("A").getextrema() == (255, 255):
+class _Handle:
+    """OpenSlide's handle, which is dead after its first error: one bad tile must not take the others with it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        self.slide = self._open()
+
+    def _open(self) -> openslide.OpenSlide:
+        try:
+            return openslide.OpenSlide(str(self._path))
+        except openslide.OpenSlideError as error:
+            if "color components" in str(error):
+                raise _not_rgb(self._path.name, f"no RGB (OpenSlide: {error})") from error
+            raise UnreadableError(
+                f"{self._path.name}: OpenSlide {library_version()} cannot open it: {error}. "
+                "The file is damaged, incomplete (some formats need their companion files beside them) or of a "
+                "variant OpenSlide does not know."
+            ) from error
+
+    def replace(self, dead: openslide.OpenSlide) -> None:
+        """Open again in place of a handle that failed; it closes itself when the last thread lets go of it."""
+        with self._lock:
+            if self.slide is dead:
+                self.slide = self._open()
+
+    def close(self) -> None:
+        self.slide.close()
+
+
+def _not_rgb(name: str, found: str) -> NotBrightfieldRgbError:
+    return NotBrightfieldRgbError(
+        f"{name}: holds {found}. Only 8-bit brightfield RGB slides are read. Export it as 8-bit RGB."
+    )
+
+
+def _is_on_whole_pixels(side_px: int, step: float) -> bool:
+    """Whether every pixel of a level starts at a whole level-0 position, as near as Cairo can tell."""
+    return side_px * abs(step - round(step)) / step < _MAX_OFFSET_PX
+
+
+def _cut_along(areas: list[Box], box: Box) -> Iterator[Box]:
+    """The parts of a region that lie in an area, none of them across an area's border.
+
+    OpenSlide cuts towards zero from an area's corner: a region that begins left of it shows it a pixel off.
+    """
+    x, y, width, height = box
+    x_cuts = {edge for a in areas for edge in (a[0], a[0] + a[2]) if x < edge < x + width} | {x, x + width}
+    y_cuts = {edge for a in areas for edge in (a[1], a[1] + a[3]) if y < edge < y + height} | {y, y + height}
+    for top, bottom in pairwise(sorted(y_cuts)):
+        for left, right in pairwise(sorted(x_cuts)):
+            if any(a[0] <= left < a[0] + a[2] and a[1] <= top < a[1] + a[3] for a in areas):
+                yield left, top, right - left, bottom - top
+
+
+def _overlap(box: Box, other: Box) -> Box:
+    x, y = max(box[0], other[0]), max(box[1], other[1])
+    right, bottom = min(box[0] + box[2], other[0] + other[2]), min(box[1] + box[3], other[1] + other[3])
+    return x, y, max(0, right - x), max(0, bottom - y)
+
+
+def _grown(box_px0: Box, step: float) -> Box:
+    """A level-0 box in pixels of a level, with a margin."""
+    x, y, width, height = box_px0
+    left, top = math.floor(x / step) - _MARGIN_PX, math.floor(y / step) - _MARGIN_PX
+    right, bottom = math.ceil((x + width) / step) + _MARGIN_PX, math.ceil((y + height) / step) + _MARGIN_PX
+    return left, top, right - left, bottom - top
+
+
+def _on_white(rgba: Image.Image) -> Pixels | None:
+    """Transparent means not scanned: shown as white, as on the glass. None when all of it is."""
+    lowest, highest = rgba.getchannel("A").getextrema()
+    if lowest == 255:
         return np.asarray(rgba)[..., :3]
+    if highest == 0:
+        return None
     white = Image.new("RGBA", rgba.size, (255, 255, 255, 255))
     return np.asarray(Image.alpha_composite(white, rgba))[..., :3]
-
-
-def _mpp(properties: Mapping[str, str]) -> tuple[tuple[float, float] | None, str]:
-    found = (properties.get(openslide.PROPERTY_NAME_MPP_X), properties.get(openslide.PROPERTY_NAME_MPP_Y))
-    x, y = _number(found[0]), _number(found[1])
-    looked_in = f"OpenSlide's openslide.mpp-x, openslide.mpp-y: {found[0]}, {found[1]}"
-    if x is not None and y is not None and is_plausible_mpp(x) and is_plausible_mpp(y):
-        return (x, y), looked_in
-    return None, looked_in
-
-
-def _number(text: str | None) -> float | None:
-    try:
-        return None if text is None else float(text)
-    except ValueError:
-        return None
 
 
 def _icc(slide: openslide.OpenSlide) -> bytes | None:
     profile = slide.color_profile
     return None if profile is None else bytes(profile.tobytes())
-
-
-_MAX_OFFSET_PX = 1e-3
-"""Cairo, which lays out OpenSlide's tiles, counts in 1/256 px."""
 
 
 class SecondDecoder:
@@ -131,31 +255,35 @@ class SecondDecoder:
             decoder = cls(path)
         except openslide.OpenSlideError:
             return None
-        if list(decoder._slide.level_dimensions) == sizes_wh:
+        if list(decoder._slide.level_dimensions) == sizes_wh or decoder._pads_to(sizes_wh):
             return decoder
         decoder.close()
         return None
+
+    def _pads_to(self, sizes_wh: list[tuple[int, int]]) -> bool:
+        """Philips fills lower levels up to whole tiles: OpenSlide counts that in, but has the scale right."""
+        if self._slide.properties.get(openslide.PROPERTY_NAME_VENDOR) != "philips":
+            return False
+        (width_px0, height_px0), steps = self._slide.dimensions, self._slide.level_downsamples
+        return sizes_wh == [(int(width_px0 // step), int(height_px0 // step)) for step in steps]
 
     @property
     def name(self) -> str:
         return f"openslide {library_version()}"
 
     def read(self, level: int, x_px: int, y_px: int, width_px: int, height_px: int) -> Pixels | None:
-        """Pixels of one tile, None where OpenSlide cannot read it or only between its pixels.
-
-        OpenSlide takes whole level-0 positions: where a level's downsample is not a whole number, most of its pixels
-        do not start at one, and OpenSlide would blend neighbours.
-        """
+        """Pixels of one tile, None where OpenSlide cannot read it or only between its pixels."""
         downsample = self._slide.level_downsamples[level]
         location_xy0 = (round(x_px * downsample), round(y_px * downsample))
         if any(abs(at0 / downsample - at) > _MAX_OFFSET_PX for at0, at in zip(location_xy0, (x_px, y_px), strict=True)):
             return None
         try:
-            return _on_white(self._slide.read_region(location_xy0, level, (width_px, height_px)))
+            pixels = _on_white(self._slide.read_region(location_xy0, level, (width_px, height_px)))
         except openslide.OpenSlideError:
             # OpenSlide's errors latch: open again for the next tile.
             self._slide = openslide.OpenSlide(self._slide._filename)
             return None
+        return pixels if pixels is not None else np.full((height_px, width_px, 3), 255, np.uint8)
 
     def close(self) -> None:
         self._slide.close()

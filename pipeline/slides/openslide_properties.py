@@ -1,0 +1,62 @@
+"""What OpenSlide's properties say of scale, scanner and scanned area. Free text of the file is never passed on."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+
+from pipeline.units import is_plausible_mpp
+
+_PRODUCT_KEYS = (
+    "leica.device-model",
+    "hamamatsu.Product",
+    "ventana.ScannerModel",
+    "philips.DICOM_MANUFACTURERS_MODEL_NAME",
+)
+
+
+def mpp_of(properties: Mapping[str, str]) -> tuple[tuple[float, float] | None, str]:
+    """Microns per level-0 pixel (x, y), and where it was looked for."""
+    found = (properties.get("openslide.mpp-x"), properties.get("openslide.mpp-y"))
+    x, y = positive(found[0]), positive(found[1])
+    looked_in = f"OpenSlide's openslide.mpp-x, openslide.mpp-y: {found[0]}, {found[1]}"
+    if x is not None and y is not None and is_plausible_mpp(x) and is_plausible_mpp(y):
+        return (x, y), looked_in
+    return None, looked_in
+
+
+def positive(text: str | None) -> float | None:
+    """A number above zero, None for anything else."""
+    try:
+        number = float(text) if text is not None else 0.0
+    except ValueError:
+        return None
+    return number if 0 < number < math.inf else None
+
+
+def product_name(properties: Mapping[str, str]) -> str | None:
+    """The scanner's model, if it looks like a product name; serial numbers are not passed on."""
+    for key in _PRODUCT_KEYS:
+        text = properties.get(key, "").split(";")[0].strip('"\0 ')
+        if is_product_name(text):
+            return text
+    return None
+
+
+def is_product_name(text: str) -> bool:
+    """Whether a text can be a model's name: starts with a letter, is short, holds nothing but words and numbers."""
+    return re.fullmatch(r"[A-Za-z][A-Za-z0-9 .+-]{1,40}", text) is not None
+
+
+def bounds_px0(properties: Mapping[str, str], size_wh0: tuple[int, int]) -> tuple[int, int, int, int] | None:
+    """x, y, width, height of what was scanned; None where OpenSlide does not say or it is everything."""
+    texts = [properties.get(f"openslide.bounds-{name}", "") for name in ("x", "y", "width", "height")]
+    if not all(re.fullmatch("-?[0-9]+", text) for text in texts):
+        return None
+    x, y, width, height = (int(text) for text in texts)
+    left, top = max(0, x), max(0, y)
+    right, bottom = min(size_wh0[0], x + width), min(size_wh0[1], y + height)
+    if right <= left or bottom <= top or (left, top, right, bottom) == (0, 0, *size_wh0):
+        return None
+    return left, top, right - left, bottom - top

@@ -1,0 +1,357 @@
+"""Small slides in the scanners' own formats, as far as OpenSlide looks at them; and the pixels that are in them.
+
+What the fields mean is public: openslide.org/formats, and the behaviour of OpenSlide 4.0.1 itself.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import imagecodecs
+import numpy as np
+import tifffile
+from numpy.typing import NDArray
+from PIL import Image
+
+Pixels = NDArray[np.uint8]
+WHITE = 255
+_Tiles = dict[tuple[int, int], Pixels]
+"""Images of one level by (column, row)."""
+
+
+class Made(NamedTuple):
+    """A slide file and the picture that it holds at each level."""
+
+    path: Path
+    levels: list[Pixels]
+
+
+def jpeg(pixels: Pixels) -> bytes:
+    """A complete JPEG stream without chroma subsampling, so that a tile's pixels do not depend on its neighbours."""
+    return bytes(imagecodecs.jpeg8_encode(pixels, level=90, subsampling="444" if pixels.ndim == 3 else None))
+
+
+def decoded(stream: bytes) -> Pixels:
+    return np.asarray(imagecodecs.jpeg8_decode(stream))
+
+
+# --- 3DHISTECH MRXS ------------------------------------------------------------------------------------------
+
+MRXS_UUID = "0123456789ABCDEF0123456789ABCDEF"
+
+
+def write_mrxs(path: Path, tiles: _Tiles, *, columns: int, rows: int, num_levels: int = 1) -> Made:
+    """An .mrxs with its folder; `tiles` by (column, row), all of one size; the rest was not scanned.
+
+    Lower levels join two by two images into one of the same size, every second pixel of each.
+    """
+    tile_h, tile_w = next(iter(tiles.values())).shape[:2]
+    folder = path.with_suffix("")
+    folder.mkdir()
+    path.write_bytes(jpeg(np.full((16, 16, 3), 120, np.uint8)))
+    data, picture, levels, pages = bytearray(b"MRXS data"), {}, [], []
+    images: _Tiles = tiles
+    for level in range(num_levels):
+        step = 2**level
+        images = images if level == 0 else _joined(images, step, tile_h, tile_w)
+        page = []
+        for (column, row), pixels in sorted(images.items(), key=lambda item: (item[0][1], item[0][0])):
+            stream = jpeg(pixels)
+            page.append((row * columns + column, len(data), len(stream), 0))
+            data += stream
+            picture[level, column, row] = decoded(stream)
+        pages.append(page)
+        if columns * rows > 1000:
+            continue  # too large a picture to lay out
+        whole = np.full((rows * tile_h // step, columns * tile_w // step, 3), WHITE, np.uint8)
+        for column, row in images:
+            y, x = row * tile_h // step, column * tile_w // step
+            part = picture[level, column, row][: whole.shape[0] - y, : whole.shape[1] - x]
+            whole[y : y + part.shape[0], x : x + part.shape[1]] = part
+        levels.append(whole)
+    associated = [jpeg(np.full((20, 30, 3), 40 * i + 60, np.uint8)) for i in range(3)]
+    records = []
+    for stream in associated:
+        records.append((len(data), len(stream), 0))
+        data += stream
+    (folder / "Data0000.dat").write_bytes(data)
+    (folder / "Index.dat").write_bytes(_mrxs_index(pages, records))
+    (folder / "Slidedat.ini").write_text(_slidedat(columns, rows, tile_w, tile_h, num_levels), encoding="utf-8-sig")
+    return Made(path, levels)
+
+
+def _joined(images: _Tiles, step: int, tile_h: int, tile_w: int) -> _Tiles:
+    """Images of the next level: those at multiples of `step`, each from up to four; white where none was scanned."""
+    joined: _Tiles = {}
+    half = step // 2
+    for (column, row), pixels in images.items():
+        key = (column // step * step, row // step * step)
+        whole = joined.setdefault(key, np.full((tile_h, tile_w, 3), WHITE, np.uint8))
+        y, x = (row - key[1]) // half * (tile_h // 2), (column - key[0]) // half * (tile_w // 2)
+        whole[y : y + tile_h // 2, x : x + tile_w // 2] = pixels[::2, ::2]
+    return joined
+
+
+def _mrxs_index(pages: list[list[tuple[int, int, int, int]]], records: list[tuple[int, int, int]]) -> bytes:
+    head = b"01.02" + MRXS_UUID.encode()
+    body = bytearray()
+    base = len(head) + 8
+
+    def put(*numbers: int) -> int:
+        at = base + len(body)
+        body.extend(struct.pack(f"<{len(numbers)}i", *numbers))
+        return at
+
+    starts = []
+    for page in pages:
+        at = put(len(page), 0, *[number for entry in page for number in entry])
+        starts.append(put(0, at))
+    hier = put(*starts)
+    starts = []
+    for offset, size, file in records:
+        at = put(1, 0, 0, 0, offset, size, file)
+        starts.append(put(0, at))
+    nonhier = put(*starts)
+    return head + struct.pack("<2i", hier, nonhier) + bytes(body)
+
+
+def _slidedat(columns: int, rows: int, tile_w: int, tile_h: int, num_levels: int) -> str:
+    lines = [
+        "[GENERAL]", "SLIDE_VERSION = 01.02", f"SLIDE_ID = {MRXS_UUID}", "SLIDE_NAME = Jane Doe 1950",
+        f"IMAGENUMBER_X = {columns}", f"IMAGENUMBER_Y = {rows}", "OBJECTIVE_MAGNIFICATION = 20",
+        "OBJECTIVE_NAME = Plan-Apochromat", "CameraImageDivisionsPerSide = 1",
+        "[HIERARCHICAL]", "HIER_COUNT = 1", "NONHIER_COUNT = 1", "INDEXFILE = Index.dat",
+        "HIER_0_NAME = Slide zoom level", f"HIER_0_COUNT = {num_levels}",
+    ]  # fmt: skip
+    lines += [f"HIER_0_VAL_{i}_SECTION = LAYER_0_LEVEL_{i}_SECTION" for i in range(num_levels)]
+    lines += ["NONHIER_0_NAME = Scan data layer", "NONHIER_0_COUNT = 3"]
+    kinds = [("SlideThumbnail", "THUMBNAIL"), ("SlideBarcode", "BARCODE"), ("SlidePreview", "PREVIEW")]
+    for i, (name, _) in enumerate(kinds):
+        lines += [f"NONHIER_0_VAL_{i} = ScanDataLayer_{name}", f"NONHIER_0_VAL_{i}_SECTION = NONHIER_{i}_SECTION"]
+    for i, (_, key) in enumerate(kinds):
+        lines += [f"[NONHIER_{i}_SECTION]", f"{key}_IMAGE_TYPE = JPEG"]
+    lines += ["[DATAFILE]", "FILE_COUNT = 1", "FILE_0 = Data0000.dat"]
+    for i in range(num_levels):
+        mpp = 0.25 * 2**i
+        lines += [
+            f"[LAYER_0_LEVEL_{i}_SECTION]", f"IMAGE_CONCAT_FACTOR = {min(i, 1)}", "OVERLAP_X = 0", "OVERLAP_Y = 0",
+            f"MICROMETER_PER_PIXEL_X = {mpp}", f"MICROMETER_PER_PIXEL_Y = {mpp}", "IMAGE_FORMAT = JPEG",
+            "IMAGE_FILL_COLOR_BGR = 16777215", f"DIGITIZER_WIDTH = {tile_w}", f"DIGITIZER_HEIGHT = {tile_h}",
+        ]  # fmt: skip
+    return "\r\n".join(lines) + "\r\n"
+
+
+# --- Hamamatsu NDPI ------------------------------------------------------------------------------------------
+
+NDPI_FLAG, NDPI_LENS, NDPI_FOCAL_PLANE, NDPI_MCU_STARTS, NDPI_PROPERTIES = 65420, 65421, 65424, 65426, 65449
+
+
+def write_ndpi(path: Path, levels: list[Pixels], *, mpp: float = 0.5, macro: Pixels | None = None) -> Made:
+    """An .ndpi: each level one JPEG with restart markers, the offsets of 8 bytes that only NDPI has."""
+    content = bytearray(b"II*\0" + bytes(8))
+    found, link = [], 4
+    pages = [(pixels, 20.0 / 2**i) for i, pixels in enumerate(levels)]
+    if macro is not None:
+        pages.append((macro, -1.0))
+    for pixels, lens in pages:
+        height, width = pixels.shape[:2]
+        photometric, samples = (6, 3) if pixels.ndim == 3 else (1, 1)
+        is_level = lens > 0
+        stream = _restart_jpeg(pixels) if is_level else jpeg(pixels)
+        if is_level:
+            found.append(decoded(stream))
+        start = len(content)
+        content += stream
+        starts = _restart_offsets(stream)
+        content += bytes(-len(content) % 4)
+        starts_at = len(content)
+        content += struct.pack(f"<{len(starts)}I", *starts)
+        resolution_at = len(content)
+        content += struct.pack("<II", round(1e7 / mpp * (1 if lens == 20 else 0.5)), 1000)
+        properties_at = len(content)
+        properties = b"Product=NanoZoomer 2.0-HT\r\nSlide Identifier=Jane Doe\r\n\0"
+        content += properties + bytes(-len(properties) % 4)
+        tags: list[tuple[int, int, int, int | bytes]] = [
+            (256, 4, 1, width), (257, 4, 1, height), (258, 3, 1, 8), (259, 3, 1, 7),
+            (262, 3, 1, photometric), (273, 4, 1, start),
+            (277, 3, 1, samples), (278, 4, 1, height), (279, 4, 1, len(stream)), (282, 5, 1, resolution_at),
+            (283, 5, 1, resolution_at), (296, 3, 1, 3), (NDPI_FLAG, 4, 1, 1),
+            (NDPI_LENS, 11, 1, struct.pack("<f", lens)), (NDPI_FOCAL_PLANE, 9, 1, 0),
+        ]  # fmt: skip
+        if is_level and len(starts) > 1:
+            tags.append((NDPI_MCU_STARTS, 4, len(starts), starts_at))
+        tags.append((NDPI_PROPERTIES, 2, len(properties), properties_at))
+        struct.pack_into("<Q", content, link, len(content))
+        content += struct.pack("<H", len(tags))
+        for code, kind, count, value in tags:
+            field = value if isinstance(value, bytes) else struct.pack("<I", value)
+            content += struct.pack("<HHI", code, kind, count) + field
+        link = len(content)
+        content += bytes(8 + 4 * len(tags))
+    path.write_bytes(content)
+    return Made(path, found)
+
+
+def _restart_jpeg(pixels: Pixels) -> bytes:
+    """A JPEG with a restart marker every 8 MCUs: OpenSlide reads such pieces as tiles."""
+    stream = io.BytesIO()
+    Image.fromarray(pixels).save(stream, "JPEG", quality=90, subsampling=0, restart_marker_blocks=8)
+    return stream.getvalue()
+
+
+def _restart_offsets(stream: bytes) -> list[int]:
+    """Where the data of each restart interval begins, from the start of the stream."""
+    at = 2
+    while stream[at + 1] != 0xDA:
+        at += 2 + int.from_bytes(stream[at + 2 : at + 4], "big")
+    at += 2 + int.from_bytes(stream[at + 2 : at + 4], "big")
+    starts = [at]
+    while at < len(stream) - 1:
+        if stream[at] == 0xFF and 0xD0 <= stream[at + 1] <= 0xD7:
+            starts.append(at + 2)
+        at += 1
+    return starts
+
+
+# --- tiled TIFFs with the maker's XML ------------------------------------------------------------------------
+
+
+def _tile_streams(pixels: Pixels, tile_px: int, missing: Iterable[tuple[int, int]] = ()) -> tuple[list[bytes], Pixels]:
+    """JPEG tiles row by row, and the picture they decode to; `missing` (column, row) are empty and white."""
+    height, width = pixels.shape[:2]
+    streams, picture = [], np.full((height, width, 3), WHITE, np.uint8)
+    for y in range(0, height, tile_px):
+        for x in range(0, width, tile_px):
+            if (x // tile_px, y // tile_px) in set(missing):
+                streams.append(b"")
+                continue
+            part = pixels[y : y + tile_px, x : x + tile_px]
+            tile = np.pad(part, ((0, tile_px - part.shape[0]), (0, tile_px - part.shape[1]), (0, 0)), mode="edge")
+            streams.append(jpeg(tile))
+            picture[y : y + tile_px, x : x + tile_px] = decoded(streams[-1])[: part.shape[0], : part.shape[1]]
+    return streams, picture
+
+
+def _set_ycbcr(path: Path) -> None:
+    """tifffile writes photometric RGB for tiles that come encoded; they are YCbCr."""
+    with tifffile.TiffFile(path, mode="r+") as tiff:
+        for page in tiff.pages:
+            page.aspage().tags[262].overwrite(6)
+
+
+SCN_NAMESPACE = "http://www.leica-microsystems.com/scn/2010/10/01"
+
+
+class ScnArea(NamedTuple):
+    """One scanned region: where it lies on the slide in nanometres, and its pyramid."""
+
+    x_nm: int
+    y_nm: int
+    levels: list[Pixels]
+
+
+def write_scn(path: Path, areas: list[ScnArea], *, slide_nm: tuple[int, int], nm_per_px: int = 500) -> Made:
+    """A Leica .scn: BigTIFF, a macro image of the whole slide, and regions of it."""
+    macro = np.full((64, 64, 3), 200, np.uint8)
+    pages = [macro] + [level for area in areas for level in area.levels]
+    xml = [
+        f'<?xml version="1.0"?><scn xmlns="{SCN_NAMESPACE}"><collection name="Jane Doe" '
+        f'sizeX="{slide_nm[0]}" sizeY="{slide_nm[1]}"><barcode>SmFuZSBEb2U=</barcode>',
+        _scn_image(0, 0, *slide_nm, [(0, macro)]),
+    ]
+    ifd = 1
+    for area in areas:
+        height, width = area.levels[0].shape[:2]
+        numbered = list(enumerate(area.levels, ifd))
+        xml.append(_scn_image(area.x_nm, area.y_nm, width * nm_per_px, height * nm_per_px, numbered))
+        ifd += len(area.levels)
+    xml.append("</collection></scn>")
+    decoded_pages = []
+    with tifffile.TiffWriter(path, bigtiff=True) as tiff:
+        for i, pixels in enumerate(pages):
+            streams, picture = _tile_streams(pixels, 64)
+            if i == 0:
+                # libtiff, which OpenSlide asks for the macro image, takes 4:2:0 for granted.
+                streams = [bytes(imagecodecs.jpeg8_encode(pixels, level=90, subsampling="420"))]
+            decoded_pages.append(picture)
+            tiff.write(
+                iter(streams), shape=pixels.shape, dtype=np.uint8, tile=(64, 64), photometric="rgb",
+                compression="jpeg", metadata=None, description="".join(xml) if i == 0 else None,
+                resolution=(1e7 / nm_per_px, 1e7 / nm_per_px), resolutionunit="CENTIMETER",
+            )  # fmt: skip
+    _set_ycbcr(path)
+    return Made(path, decoded_pages[1:])
+
+
+def _scn_image(x_nm: int, y_nm: int, width_nm: int, height_nm: int, levels: list[tuple[int, Pixels]]) -> str:
+    dimensions = "".join(
+        f'<dimension r="{i}" ifd="{ifd}" sizeX="{pixels.shape[1]}" sizeY="{pixels.shape[0]}"/>'
+        for i, (ifd, pixels) in enumerate(levels)
+    )
+    return (
+        f'<image><creationDate>2020-01-01</creationDate><device model="Leica SCN400;Leica SCN" version="1.4"/>'
+        f"<pixels>{dimensions}</pixels>"
+        f'<view sizeX="{width_nm}" sizeY="{height_nm}" offsetX="{x_nm}" offsetY="{y_nm}"/>'
+        "<scanSettings><objectiveSettings><objective>20</objective></objectiveSettings><illuminationSettings>"
+        "<numericalAperture>0.4</numericalAperture><illuminationSource>brightfield</illuminationSource>"
+        "</illuminationSettings></scanSettings></image>"
+    )
+
+
+def write_bif(
+    path: Path, tiles: dict[tuple[int, int], Pixels], *, columns: int, rows: int, num_levels: int = 2
+) -> Made:
+    """A Ventana .bif of one area without overlap: `tiles` of one square size, all there, by (column, row)."""
+    tile_px = next(iter(tiles.values())).shape[0]
+    iscan = (
+        b'<iScan Magnification="20" ScanRes="0.465" Z-layers="1" ScannerModel="iScan HT" UnitNumber="SN-123" '
+        b'LabelBoundary="0"></iScan>'
+    )
+    joints = []
+    # Tiles are numbered from the bottom, every second row from the right.
+    number = {
+        (column if (rows - 1 - row) % 2 == 0 else columns - 1 - column, row): (rows - 1 - row) * columns + column + 1
+        for row in range(rows)
+        for column in range(columns)
+    }
+    for (column, row), first in number.items():
+        for other, direction in (((column + 1, row), "RIGHT"), ((column, row - 1), "UP")):
+            if other in number:
+                joints.append(
+                    f'<TileJointInfo FlagJoined="1" Confidence="99" Direction="{direction}" Tile1="{first}" '
+                    f'Tile2="{number[other]}" OverlapX="0" OverlapY="0"/>'
+                )
+    encode = (
+        f'<EncodeInfo Ver="2"><SlideInfo/><SlideStitchInfo><ImageInfo AOIScanned="1" AOIIndex="0" NumRows="{rows}" '
+        f'NumCols="{columns}" Width="{tile_px}" Height="{tile_px}" Pos-X="0" Pos-Y="0">{"".join(joints)}</ImageInfo>'
+        '</SlideStitchInfo><AoiOrigin><AOI0 OriginX="0" OriginY="0"/></AoiOrigin></EncodeInfo>'
+    ).encode()
+    whole = np.block([[[tiles[column, row]] for column in range(columns)] for row in range(rows)])
+    pages: list[tuple[Pixels, str, bytes, int | None]] = [
+        (np.full((48, 32, 3), 90, np.uint8), "Label_Image", iscan, None)
+    ]
+    for level in range(num_levels):
+        step = 2**level
+        pages.append((whole[::step, ::step], f"level={level} mag={20 / step:g} quality=90", encode, tile_px))
+    found = []
+    with tifffile.TiffWriter(path, bigtiff=True) as tiff:
+        for pixels, description, xml, side in pages:
+            pixels = np.ascontiguousarray(pixels)
+            options: dict[str, object] = {}
+            data: object = pixels
+            if side:
+                streams, picture = _tile_streams(pixels, side)
+                found.append(picture)
+                data, options = iter(streams), {"compression": "jpeg", "tile": (side, side)}
+            tiff.write(
+                data, shape=pixels.shape, dtype=np.uint8, photometric="rgb", metadata=None, description=description,
+                extratags=[(700, 1, len(xml), xml, True)], **options,
+            )  # fmt: skip
+    with tifffile.TiffFile(path, mode="r+") as tiff:
+        for page in tiff.pages[1:]:
+            page.aspage().tags[262].overwrite(6)
+    return Made(path, found)
