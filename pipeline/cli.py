@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -13,6 +13,8 @@ from pipeline.units import RESEARCH_USE
 cli = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=RESEARCH_USE)
 cohort_cli = typer.Typer(no_args_is_help=True, help="Cohort manifests: which slides belong together.")
 cli.add_typer(cohort_cli, name="cohort")
+annotations_cli = typer.Typer(no_args_is_help=True, help="Annotation files of QuPath, ASAP and ImageScope.")
+cli.add_typer(annotations_cli, name="annotations")
 
 ProjectOption = Annotated[Path, typer.Option("--project", help="Project folder.", file_okay=False)]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON line per slide or run.")]
@@ -79,6 +81,31 @@ def cohort_pseudonymize(
     from pipeline.verbs.cohort import run_pseudonymize
 
     run_pseudonymize(manifest, map_path, out, project, keep_site=keep_site)
+
+
+@annotations_cli.command("check")
+def annotations_check(
+    file: Annotated[Path, typer.Argument(help="GeoJSON of QuPath, XML of ASAP or ImageScope.")],
+    slide: Annotated[Path | None, typer.Option(help="Slide file or store it should lie on.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Count classes, find outlines that must be mended and regions outside the slide."""
+    from pipeline.verbs.annotations import run_check
+
+    run_check(file, slide, as_json=as_json)
+
+
+@annotations_cli.command("convert")
+def annotations_convert(
+    file: Annotated[Path, typer.Argument(help="GeoJSON of QuPath, XML of ASAP or ImageScope.")],
+    out: Annotated[Path, typer.Argument(help="File to write; must not be there yet.")],
+    to: Annotated[Literal["qupath", "asap", "imagescope"], typer.Option(help="Format to write.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Write annotations in another program's format, and say what it cannot hold."""
+    from pipeline.verbs.annotations import run_convert
+
+    run_convert(file, out, to, as_json=as_json)
 
 
 @cli.command()

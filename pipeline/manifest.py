@@ -24,6 +24,8 @@ SLIDE_SUFFIXES = frozenset(
     {".svs", ".tif", ".tiff", ".ndpi", ".mrxs", ".scn", ".bif", ".vms", ".vmu"}
     | {".svslide", ".czi", ".zvi", ".dcm", ".qptiff"}
 )
+ANNOTATION_SUFFIXES = (".geojson", ".json", ".xml")
+"""Looked for beside each slide, in this order."""
 
 
 class SlideEntry(BaseModel):
@@ -128,7 +130,7 @@ def _entry(path: Path, number: int, row: dict[str | Any, str | Any]) -> SlideEnt
 
 
 def init_cohort(folder: Path, target: Path) -> Cohort:
-    """Write a manifest of every slide file below a folder; QuPath files beside slides become annotations.
+    """Write a manifest of every slide file below a folder; annotation files beside slides join them.
 
     Raises:
         BadManifestError: no slide files there, or the manifest exists.
@@ -143,11 +145,12 @@ def init_cohort(folder: Path, target: Path) -> Cohort:
     rows = [",".join(COLUMNS)]
     taken: set[str] = set()
     for slide in slides:
-        annotations = slide.with_suffix(".geojson")
+        beside = (slide.with_suffix(suffix) for suffix in ANNOTATION_SUFFIXES)
+        annotations = next((path for path in beside if path.is_file()), None)
         cells = dict.fromkeys(COLUMNS, "")
         cells["path"] = _relative(slide, target)
         cells["slide_id"] = _free_id(slide.stem, taken)
-        cells["annotations"] = _relative(annotations, target) if annotations.exists() else ""
+        cells["annotations"] = _relative(annotations, target) if annotations else ""
         rows.append(",".join(_quoted(cells[column]) for column in COLUMNS))
     write_text_atomic(target, "\n".join(rows) + "\n")
     return load_cohort(target)

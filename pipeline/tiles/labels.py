@@ -1,16 +1,24 @@
-"""Tile labels from annotated areas: the class that covers most of the tile."""
+"""Tile labels from annotated areas: the class that covers most of a tile, or the one its centre lies in."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import shapely
 from numpy.typing import NDArray
+from shapely.geometry.base import BaseGeometry
 
 from pipeline.errors import BadAnnotationError
 from pipeline.tiles.annotations.region import Region
+from pipeline.tiles.annotations.rings import polygons_of
+
+MAX_PIECE_VERTICES = 128
+"""Larger areas are cut up, so that a tile is compared with what lies near it only."""
+MAX_HALVINGS = 32
+"""Corners that lie closer together than numbers can tell are not cut apart."""
 
 
 @dataclass(frozen=True)
@@ -46,27 +54,79 @@ def label_tiles(
     *,
     classes: Sequence[str],
     min_fraction: float,
+    label_by: Literal["area", "centre"] = "area",
 ) -> TileLabels:
-    """Label tiles by area.
+    """Label tiles.
 
-    A tile carries the class covering the largest share of it if that share is at least `min_fraction`.
+    By area, a tile carries the class covering the largest share of it if that share is at least `min_fraction`; of
+    equal shares the class that comes first. By centre, it carries the class of the smallest region its centre lies in.
+    `fraction` is the share that the label's class covers; of a tile without one, the largest share.
+
+    Args:
+        corners_xy0: (n, 2) top left corners.
     """
     left, top = corners_xy0[:, 0], corners_xy0[:, 1]
     boxes = shapely.box(left, top, left + side_px0, top + side_px0)
-    covered = np.zeros((len(boxes), max(1, len(classes))))
+    covered = np.zeros((len(boxes), max(1, len(classes))), np.float32)
     for index, name in enumerate(classes):
         shapes = [region.geometry for region in regions if region.class_name == name]
-        if shapes:
+        if shapes and len(boxes):
             covered[:, index] = _covered(boxes, shapely.union_all(shapes)) / float(side_px0) ** 2
+    rows = np.arange(len(boxes))
     best = covered.argmax(1)
-    fraction = covered[np.arange(len(boxes)), best].astype(np.float32)
-    return TileLabels(np.where(fraction >= min_fraction, best, -1), fraction)
+    if label_by == "area":
+        class_index = np.where(covered[rows, best] >= min_fraction, best, -1)
+    else:
+        class_index = _class_at(regions, np.asarray(corners_xy0 + side_px0 / 2, np.float64), classes)
+    shown = np.where(class_index >= 0, class_index, best)
+    return TileLabels(class_index, covered[rows, shown])
 
 
-def _covered(boxes: NDArray[np.object_], area: shapely.Geometry) -> NDArray[np.float64]:
+def _covered(boxes: NDArray[np.object_], area: BaseGeometry) -> NDArray[np.float64]:
     """Area of each box inside `area`; parts are looked up in a tree, so that many regions stay quick."""
-    parts = shapely.get_parts(area)
-    tree = shapely.STRtree(parts)
-    box_index, part_index = tree.query(boxes, predicate="intersects")
-    overlap = shapely.area(shapely.intersection(boxes[box_index], parts[part_index]))
+    pieces: NDArray[np.object_] = np.asarray([piece for part in polygons_of(area) for piece in _cut_up(part)])
+    piece_index, box_index = shapely.STRtree(boxes).query(pieces, predicate="intersects")
+    overlap = np.empty(len(box_index))
+    # Most pairs need no geometry: the box lies in the piece, or the piece (its bounds) in the box.
+    shapely.prepare(pieces)
+    whole_box = shapely.covers(pieces[piece_index], boxes[box_index])
+    piece_bounds, box_bounds = shapely.bounds(pieces)[piece_index], shapely.bounds(boxes)[box_index]
+    whole_piece = (piece_bounds[:, :2] >= box_bounds[:, :2]).all(1) & (piece_bounds[:, 2:] <= box_bounds[:, 2:]).all(1)
+    overlap[whole_piece] = shapely.area(pieces)[piece_index[whole_piece]]
+    overlap[whole_box] = shapely.area(boxes)[box_index[whole_box]]
+    cut = ~whole_box & ~whole_piece
+    overlap[cut] = shapely.area(shapely.intersection(pieces[piece_index[cut]], boxes[box_index[cut]]))
     return np.asarray(np.bincount(box_index, weights=overlap, minlength=len(boxes)), np.float64)
+
+
+def _cut_up(polygon: shapely.Polygon) -> list[shapely.Polygon]:
+    """The polygon in pieces of few vertices: halved across its longer side until they are small."""
+    done, waiting = [], [(polygon, 0)]
+    while waiting:
+        part, halvings = waiting.pop()
+        if shapely.get_num_coordinates(part) <= MAX_PIECE_VERTICES or halvings == MAX_HALVINGS:
+            done.append(part)
+            continue
+        left, top, right, bottom = part.bounds
+        middle_x, middle_y = (left + right) / 2, (top + bottom) / 2
+        is_wide = right - left >= bottom - top
+        low = (left, top, middle_x, bottom) if is_wide else (left, top, right, middle_y)
+        high = (middle_x, top, right, bottom) if is_wide else (left, middle_y, right, bottom)
+        for half in (low, high):
+            waiting += [(piece, halvings + 1) for piece in polygons_of(part.intersection(shapely.box(*half)))]
+    return done
+
+
+def _class_at(regions: Sequence[Region], points_xy0: NDArray[np.float64], classes: Sequence[str]) -> NDArray[np.int64]:
+    """Per point the class index of the smallest region around it, -1 where there is none."""
+    number_of = {name: index for index, name in enumerate(classes)}
+    by_size = sorted((r for r in regions if r.class_name in number_of), key=lambda r: -float(r.geometry.area))
+    class_index = np.full(len(points_xy0), -1, dtype=np.int64)
+    if not by_size or not len(points_xy0):
+        return class_index
+    tree = shapely.STRtree(np.asarray(shapely.points(points_xy0)))
+    region_index, point_index = tree.query([region.geometry for region in by_size], predicate="intersects")
+    order = np.argsort(region_index, kind="stable")  # largest first, so that the smallest is written last
+    for at in order:
+        class_index[point_index[at]] = number_of[by_size[region_index[at]].class_name]
+    return class_index

@@ -40,7 +40,7 @@ class TileTable:
 
     frame: pd.DataFrame
     metadata: dict[str, Any]
-    """class_order, stride_px0 (per slide), settings, manifest_sha256, stores (SHA-256 of each source)."""
+    """class_order, stride_px0 (per slide), settings, manifest_sha256, sources (SHA-256 of each), annotations (each)."""
 
     @property
     def classes(self) -> tuple[str, ...]:

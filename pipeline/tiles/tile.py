@@ -18,8 +18,9 @@ from pipeline.progress import Advance, no_bar
 from pipeline.project import Project
 from pipeline.store.labels import read_tissue
 from pipeline.store.reader import StoreReader
-from pipeline.tiles.annotations.qupath import read_qupath
-from pipeline.tiles.annotations.region import Region, check_region
+from pipeline.tiles.annotations.files import read_annotations
+from pipeline.tiles.annotations.region import Region, check_regions
+from pipeline.tiles.annotations.repair import labelled_regions
 from pipeline.tiles.labels import TileLabels, class_order, label_tiles
 from pipeline.tiles.split import assign_splits
 from pipeline.tiles.table import TileTable, write_table
@@ -30,6 +31,8 @@ class _SlideToTile:
     entry: SlideEntry
     reader: StoreReader
     regions: list[Region]
+    annotations: dict[str, object] | None
+    """What the tile table says of the annotation file: its bytes and what was mended, never its name."""
 
 
 def make_tile_table(
@@ -70,6 +73,7 @@ def make_tile_table(
         "settings": config.model_dump(mode="json"),
         "manifest_sha256": sha256_of(cohort.path) if cohort else None,
         "sources": {slide.entry.slide_id: slide.reader.source_sha256 for slide in slides},
+        "annotations": {slide.entry.slide_id: slide.annotations for slide in slides if slide.annotations},
     }
     table = TileTable(pd.concat(frames, ignore_index=True), metadata)
     write_table(project.tile_table_path(tile_set), table)
@@ -101,10 +105,13 @@ def _open(project: Project, cohort: Cohort | None, entry: SlideEntry) -> _SlideT
             f"slide {entry.slide_id}: {error} Ingest it, or fill `exclude` in the manifest with the reason."
         ) from error
     annotations = cohort.annotations_path(entry) if cohort else None
-    regions = read_qupath(annotations) if annotations else []
-    for region in regions:
-        check_region(region, reader.size_wh_px0)
-    return _SlideToTile(entry, reader, regions)
+    if annotations is None:
+        return _SlideToTile(entry, reader, [], None)
+    file = read_annotations(annotations)
+    regions, repairs = labelled_regions(file)
+    check_regions(regions, reader.size_wh_px0)
+    about = {"format": file.format, "sha256": sha256_of(annotations), **repairs.as_dict()}
+    return _SlideToTile(entry, reader, regions, about)
 
 
 def _rows(slide: _SlideToTile, config: TileConfig, classes: Sequence[str]) -> tuple[pd.DataFrame, int]:
@@ -118,7 +125,12 @@ def _rows(slide: _SlideToTile, config: TileConfig, classes: Sequence[str]) -> tu
     kept = tissue >= config.min_tissue
     corners_xy0, tissue = corners_xy0[kept], tissue[kept]
     labels = label_tiles(
-        slide.regions, corners_xy0, grid.side_px0, classes=classes, min_fraction=config.min_label_fraction
+        slide.regions,
+        corners_xy0,
+        grid.side_px0,
+        classes=classes,
+        min_fraction=config.min_label_fraction,
+        label_by=config.label_by,
     )
     frame = pd.DataFrame(
         {

@@ -14,8 +14,9 @@ from pipeline.manifest import Cohort, SlideEntry, init_cohort, load_cohort
 from pipeline.project import Project
 from pipeline.pseudonyms import pseudonymize_cohort
 from pipeline.run_record import SlideOutcome
-from pipeline.tiles.annotations.qupath import read_qupath
-from pipeline.tiles.annotations.region import check_region
+from pipeline.tiles.annotations.files import read_annotations
+from pipeline.tiles.annotations.region import check_regions
+from pipeline.tiles.annotations.repair import labelled_regions
 from pipeline.tiles.split import assign_splits
 
 
@@ -49,6 +50,8 @@ def run_pseudonymize(manifest: Path, map_path: Path, out: Path, project: Path | 
 def _check(cohort: Cohort, entry: SlideEntry) -> SlideOutcome:
     size_wh_px0 = check_slide(cohort, entry)
     annotations = cohort.annotations_path(entry)
-    for region in read_qupath(annotations) if annotations else []:
-        check_region(region, size_wh_px0)
-    return SlideOutcome(entry.slide_id, "done", message="can be ingested")
+    if annotations is None:
+        return SlideOutcome(entry.slide_id, "done", message="can be ingested")
+    regions, repairs = labelled_regions(read_annotations(annotations))
+    check_regions(regions, size_wh_px0)
+    return SlideOutcome(entry.slide_id, "done", message=f"can be ingested; annotations: {repairs.in_words()}")

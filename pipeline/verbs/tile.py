@@ -13,6 +13,7 @@ from pipeline.manifest import load_cohort
 from pipeline.progress import bar
 from pipeline.project import Project
 from pipeline.run_record import RunRecord, SlideOutcome, recorded
+from pipeline.tiles.annotations.repair import repairs_in_words
 from pipeline.tiles.table import TileTable
 from pipeline.tiles.tile import make_tile_table
 
@@ -39,7 +40,9 @@ def run_tile(
     for slide_id in table.metadata["sources"]:
         count = int((table.frame["slide_id"] == slide_id).sum())
         if count:
-            reporter.add(SlideOutcome(slide_id, "done", message=f"{count} tiles"))
+            annotations = table.metadata["annotations"].get(slide_id)
+            words = f"; annotations: {repairs_in_words(annotations)}" if annotations else ""
+            reporter.add(SlideOutcome(slide_id, "done", message=f"{count} tiles{words}"))
         else:
             message = f"slide {slide_id}: no tile has enough tissue. Look at its tissue mask in the viewer."
             reporter.add(SlideOutcome(slide_id, "no_tissue", code="no_tissue", message=message))

@@ -1,12 +1,10 @@
 """Predictions as QuPath reads them: one locked tile object per cell, classified by its likeliest class.
 
-Coordinates are level-0 pixels. Facts of the format: QuPath's `QuPathTypeAdapters` (a classification without a colour
-makes its reader throw; ids must be UUIDs; many objects should be tiles, not annotations).
+Coordinates are level-0 pixels. Many objects should be tiles, not annotations, says QuPath.
 """
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,19 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.files import write_text_atomic
+from pipeline.geojson import COLOURS, classification, feature, write_features
 from pipeline.store.overlays import Predictions
-
-COLOURS = ([76, 114, 176], [200, 60, 60], [85, 168, 104], [204, 160, 60], [129, 114, 179], [100, 181, 205])
-"""One per class, in order; colour-blind readers can tell the first two apart."""
 
 _NAMESPACE = uuid.UUID("6f1a3c52-0d0e-5b7e-9f6d-2a4f6a2f7c11")
 
 
 def write_geojson(path: Path, predictions: Predictions, source_sha256: str) -> None:
     """Write a FeatureCollection, feature by feature."""
-    features = ",\n".join(json.dumps(feature) for feature in _features(predictions, source_sha256))
-    write_text_atomic(path, f'{{"type":"FeatureCollection","features":[\n{features}\n]}}\n')
+    write_features(path, _features(predictions, source_sha256))
 
 
 def _features(predictions: Predictions, source_sha256: str) -> Iterator[dict[str, Any]]:
@@ -35,22 +29,19 @@ def _features(predictions: Predictions, source_sha256: str) -> Iterator[dict[str
     for row, column in np.argwhere(np.isfinite(values[0])):
         x_px0, y_px0 = float(column * predictions.stride_px0), float(row * predictions.stride_px0)
         best = int(values[:, row, column].argmax())
-        yield {
-            "type": "Feature",
+        yield feature(
+            {"type": "Polygon", "coordinates": [_square(x_px0, y_px0, side_px0)]},
             # The same prediction keeps its id, so that QuPath replaces instead of doubling it.
-            "id": str(uuid.uuid5(_NAMESPACE, f"{source_sha256}/{predictions.model_id}/{row}/{column}")),
-            "geometry": {"type": "Polygon", "coordinates": [_square(x_px0, y_px0, side_px0)]},
-            "properties": {
-                "objectType": "tile",
-                "isLocked": True,
-                "classification": {"name": predictions.class_names[best], "color": COLOURS[best % len(COLOURS)]},
-                "measurements": {
-                    f"prob_{name}": round(float(values[index, row, column]), 4)
-                    for index, name in enumerate(predictions.class_names)
-                },
-                "metadata": {"slide_sha256": source_sha256, "model": predictions.model_id},
+            str(uuid.uuid5(_NAMESPACE, f"{source_sha256}/{predictions.model_id}/{row}/{column}")),
+            "tile",
+            is_locked=True,
+            classification=classification(predictions.class_names[best], COLOURS[best % len(COLOURS)]),
+            measurements={
+                f"prob_{name}": round(float(values[index, row, column]), 4)
+                for index, name in enumerate(predictions.class_names)
             },
-        }
+            metadata={"slide_sha256": source_sha256, "model": predictions.model_id},
+        )
 
 
 def _square(x: float, y: float, side: float) -> list[list[float]]:

@@ -1,1 +1,1 @@
-"""Annotation files into polygons, one file per format."""
+"""Annotation files in and out: QuPath GeoJSON, ASAP XML, Aperio ImageScope XML; one file per format."""

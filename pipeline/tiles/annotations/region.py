@@ -1,11 +1,12 @@
-"""What every annotation reader gives: a class name and a shape in level-0 pixels."""
+"""An area that labels tiles: a class name and a shape in level-0 pixels."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import shapely
 from shapely.geometry.base import BaseGeometry
-from shapely.validation import explain_validity
 
 from pipeline.errors import BadAnnotationError
 
@@ -18,28 +19,36 @@ class Region:
 
     class_name: str
     geometry: BaseGeometry
-    """Polygon or MultiPolygon, level-0 pixels."""
+    """Valid Polygon or MultiPolygon, level-0 pixels."""
     where: str
     """File and position in it, for messages."""
 
 
-def check_region(region: Region, size_wh_px0: tuple[int, int]) -> None:
+def outside(regions: Sequence[Region], size_wh_px0: tuple[int, int]) -> list[Region]:
+    """Regions that lie outside the slide by more than a pixel."""
+    if not regions:
+        return []
+    left, top, right, bottom = shapely.bounds([region.geometry for region in regions]).T
+    width, height = size_wh_px0
+    e = EDGE_TOLERANCE_PX0
+    is_outside = (left < -e) | (top < -e) | (right > width + e) | (bottom > height + e)
+    return [region for region, out in zip(regions, is_outside, strict=True) if out]
+
+
+def check_regions(regions: Sequence[Region], size_wh_px0: tuple[int, int]) -> None:
     """Refuse what would give wrong labels.
 
     Raises:
-        BadAnnotationError: the outline crosses itself, or lies outside the slide.
+        BadAnnotationError: regions lie outside the slide.
     """
-    if not region.geometry.is_valid:
-        raise BadAnnotationError(
-            f"{region.where} (class {region.class_name!r}): the outline is not a valid area: "
-            f"{explain_validity(region.geometry)}. Redraw it in QuPath, or use its 'Simplify shape'."
-        )
-    left, top, right, bottom = region.geometry.bounds
-    width, height = size_wh_px0
-    e = EDGE_TOLERANCE_PX0
-    if left < -e or top < -e or right > width + e or bottom > height + e:
-        raise BadAnnotationError(
-            f"{region.where} (class {region.class_name!r}): spans x {left:.0f} to {right:.0f}, y {top:.0f} to "
-            f"{bottom:.0f}, the slide only {width}×{height} level-0 pixels. Is it the annotation of another slide, "
-            "or of another level?"
-        )
+    found = outside(regions, size_wh_px0)
+    if not found:
+        return
+    first, (width, height) = found[0], size_wh_px0
+    left, top, right, bottom = first.geometry.bounds
+    others = f" ({len(found)} of {len(regions)} regions lie outside)" if len(found) > 1 else ""
+    raise BadAnnotationError(
+        f"{first.where} (class {first.class_name!r}): spans x {left:.0f} to {right:.0f}, y {top:.0f} to {bottom:.0f}, "
+        f"the slide only {width}×{height} level-0 pixels{others}. Is it the annotation of another slide, or of another "
+        "level?"
+    )

@@ -1,9 +1,11 @@
+import time
+
 import numpy as np
 import pytest
 from shapely import Polygon, box
 
 from pipeline.errors import BadAnnotationError
-from pipeline.tiles.annotations.region import Region, check_region
+from pipeline.tiles.annotations.region import Region, check_regions
 from pipeline.tiles.labels import class_order, label_tiles
 
 CORNERS = np.array([[0, 0], [100, 0], [200, 0], [0, 100], [100, 100], [200, 100]])
@@ -54,13 +56,77 @@ def test_an_ignored_class_gives_no_label():
     assert class_order([region("ink", box(0, 0, 1, 1)), region("a", box(0, 0, 1, 1))], (), ("ink",)) == ("a",)
 
 
-def test_a_self_crossing_outline_is_refused_with_the_place():
-    bow = Polygon([(0, 0), (100, 100), (100, 0), (0, 100)])
-
-    with pytest.raises(BadAnnotationError, match=r"feature 0 .*Self-intersection\[50 50\]"):
-        check_region(region("a", bow), (300, 200))
-
-
 def test_an_outline_outside_the_slide_is_refused_with_both_extents():
     with pytest.raises(BadAnnotationError, match=r"x 250 to 350.*the slide only 300×200"):
-        check_region(region("a", box(250, 0, 350, 50)), (300, 200))
+        check_regions([region("a", box(0, 0, 50, 50)), region("a", box(250, 0, 350, 50))], (300, 200))
+
+
+def test_by_centre_a_tile_has_the_class_around_its_centre_however_little_it_covers():
+    dot = box(45, 45, 55, 55)
+
+    labels = label_tiles([region("a", dot)], CORNERS, 100, classes=("a",), min_fraction=0.5, label_by="centre")
+
+    assert labels.class_index.tolist() == [0, -1, -1, -1, -1, -1]
+    assert labels.fraction[0] == pytest.approx(0.01)
+
+
+def test_by_centre_the_smallest_region_wins_whatever_the_order():
+    large, small = region("tissue", box(0, 0, 300, 200)), region("tumour", box(30, 30, 70, 70))
+    classes = ("tissue", "tumour")
+
+    for regions in ([large, small], [small, large]):
+        labels = label_tiles(regions, CORNERS, 100, classes=classes, min_fraction=0.5, label_by="centre")
+        assert labels.class_index.tolist() == [1, 0, 0, 0, 0, 0]
+
+
+def test_a_hole_around_the_centre_gives_no_label_by_centre():
+    ring = Polygon([(0, 0), (100, 0), (100, 100), (0, 100)], [[(40, 40), (60, 40), (60, 60), (40, 60)]])
+
+    by_area, by_centre = (
+        label_tiles([region("a", ring)], CORNERS, 100, classes=("a",), min_fraction=0.5, label_by=rule)
+        for rule in ("area", "centre")
+    )
+
+    assert (by_area.class_index[0], by_centre.class_index[0]) == (0, -1)
+
+
+def test_no_tiles_have_no_labels():
+    for rule in ("area", "centre"):
+        labels = label_tiles(
+            [region("a", box(0, 0, 9, 9))], CORNERS[:0], 100, classes=("a",), min_fraction=0.5, label_by=rule
+        )
+        assert labels.class_index.shape == labels.fraction.shape == (0,)
+
+
+def _gear(num_corners):
+    """A wheel of many teeth around (150, 100), 40 to 95 px from there."""
+    angle = np.linspace(0, 2 * np.pi, num_corners, endpoint=False)
+    radius = np.where(np.arange(num_corners) % 2, 40, 95)
+    return Polygon(np.stack([150 + radius * np.cos(angle), 100 + radius * np.sin(angle)], -1))
+
+
+def test_shares_are_exact_where_a_region_has_thousands_of_corners():
+    gear = _gear(1000)
+    corners = np.array([[x, y] for y in range(0, 200, 20) for x in range(0, 300, 20)])
+
+    labels = label_tiles([region("a", gear)], corners, 20, classes=("a",), min_fraction=0.5)
+
+    expected = [gear.intersection(box(x, y, x + 20, y + 20)).area / 400 for x, y in corners]
+    assert labels.fraction == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_hundred_thousand_tiles_meet_ten_thousand_regions_in_seconds():
+    random = np.random.default_rng(0)
+    centres = random.uniform(50, 19_950, (10_000, 2))
+    angle = np.linspace(0, 2 * np.pi, 40, endpoint=False)
+    outlines = centres[:, None] + random.uniform(20, 40, (10_000, 40, 1)) * np.stack([np.cos(angle), np.sin(angle)], -1)
+    regions = [region("a" if i % 2 else "b", Polygon(outline)) for i, outline in enumerate(outlines)]
+    side = 62
+    corners = np.array([[x, y] for y in range(0, 19_900, side) for x in range(0, 19_900, side)])
+    assert len(corners) > 100_000
+
+    start = time.process_time()
+    labels = label_tiles(regions, corners, side, classes=("a", "b"), min_fraction=0.5)
+
+    assert time.process_time() - start < 30  # 5.3 s measured
+    assert 0 < (labels.class_index >= 0).sum() < len(corners)

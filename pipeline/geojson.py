@@ -1,0 +1,52 @@
+"""GeoJSON features as QuPath reads them; predictions and annotations are both written here.
+
+Facts of the format: QuPath's `QuPathTypeAdapters` (a classification without a colour makes its reader throw; ids must
+be UUIDs; `names` holds the parts of a class such as "Tumor: Positive"). Coordinates are level-0 pixels.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pipeline.files import write_text_atomic
+
+COLOURS = ([76, 114, 176], [200, 60, 60], [85, 168, 104], [204, 160, 60], [129, 114, 179], [100, 181, 205])
+"""One per class, in order; colour-blind readers can tell the first two apart."""
+
+
+def classification(name: str, color_rgb: Sequence[int] | None = None) -> dict[str, Any]:
+    """A class with its colour; without one, a colour that depends on the name alone."""
+    color = list(color_rgb) if color_rgb else COLOURS[zlib.crc32(name.encode()) % len(COLOURS)]
+    names = name.split(": ")
+    return {"names": names, "color": color} if len(names) > 1 else {"name": name, "color": color}
+
+
+def feature(
+    geometry: Mapping[str, Any],
+    object_id: str,
+    object_type: str,
+    *,
+    is_locked: bool = False,
+    nucleus: Mapping[str, Any] | None = None,
+    **properties: Any,
+) -> dict[str, Any]:
+    """One object; properties that are None or empty are left out."""
+    kept = {key: value for key, value in properties.items() if value not in (None, {}, "")}
+    locked = {"isLocked": True} if is_locked else {}
+    return {
+        "type": "Feature",
+        "id": object_id,
+        "geometry": geometry,
+        **({"nucleusGeometry": nucleus} if nucleus else {}),
+        "properties": {"objectType": object_type, **locked, **kept},
+    }
+
+
+def write_features(path: Path, features: Iterable[Mapping[str, Any]]) -> None:
+    """Write a FeatureCollection, one feature a line."""
+    lines = ",\n".join(json.dumps(each, allow_nan=False) for each in features)
+    write_text_atomic(path, f'{{"type":"FeatureCollection","features":[\n{lines}\n]}}\n')

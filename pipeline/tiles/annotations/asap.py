@@ -1,0 +1,188 @@
+"""ASAP XML: one ring or a few points per annotation, classes as groups.
+
+Format: ASAP's `XmlRepository` (Type None, Dot, Polygon, Spline, PointSet, Measurement, Rectangle; each PartOfGroup must
+be a Group or "None", else ASAP drops the whole file; some computers write decimal commas). It has no holes, no objects
+of several parts, no lines but measurements, and no values beside a name and a colour.
+"""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from collections import Counter
+from pathlib import Path
+
+import shapely
+from shapely.geometry import Polygon
+
+from pipeline.errors import BadAnnotationError
+from pipeline.files import write_text_atomic
+from pipeline.tiles.annotations.drawn import POINTS, AnnotationFile, Drawn, DrawnAs, Group, Rgb
+from pipeline.tiles.annotations.losses import lost_values
+from pipeline.tiles.annotations.repair import mended
+from pipeline.tiles.annotations.rings import (
+    area_of,
+    corners_of,
+    line_of,
+    open_ring,
+    points_of,
+    polygons_of,
+    rectangle_around,
+    without_holes,
+)
+from pipeline.tiles.annotations.xml_ import hex_of_rgb, legal, number, plain_number, rgb_of_hex, xml_text
+
+ROOT = "ASAP_Annotations"
+NO_GROUP = "None"
+YELLOW: Rgb = (244, 250, 88)
+_DRAWN_AS: dict[str, DrawnAs] = {
+    "none": "nothing",
+    "dot": "points",
+    "polygon": "freehand",
+    "spline": "spline",
+    "pointset": "points",
+    "measurement": "measurement",
+    "rectangle": "rectangle",
+}
+
+
+def read_asap(root: ET.Element, file_name: str) -> AnnotationFile:
+    """Every annotation, in file order. A spline is taken as the polygon of its points.
+
+    Raises:
+        BadAnnotationError: an unknown type, or a coordinate that is not a number.
+    """
+    objects, dropped = [], []
+    for index, element in enumerate(root.iterfind("Annotations/Annotation")):
+        drawn, why = _read_annotation(element, f"{file_name}, annotation {index}")
+        dropped += why
+        if drawn is not None:
+            objects.append(drawn)
+    groups = tuple(
+        Group(each.get("Name", ""), _group(each), rgb_of_hex(each.get("Color")))
+        for each in root.iterfind("AnnotationGroups/Group")
+    )
+    colors = {group.name: group.color_rgb for group in groups if group.color_rgb}
+    return AnnotationFile("asap", tuple(objects), colors, groups, dropped=tuple(dropped))
+
+
+def _group(element: ET.Element) -> str | None:
+    name = element.get("PartOfGroup", NO_GROUP)
+    return None if name in ("", NO_GROUP) else name
+
+
+def _read_annotation(element: ET.Element, where: str) -> tuple[Drawn | None, list[str]]:
+    kind = element.get("Type", "")
+    if kind.lower() not in _DRAWN_AS:
+        raise BadAnnotationError(f"{where}: Type={kind!r}; ASAP knows {', '.join(_DRAWN_AS)}. Export it again.")
+    drawn_as = _DRAWN_AS[kind.lower()]
+    coordinates = element.findall("Coordinates/Coordinate")
+    coordinates.sort(key=lambda each: number(each, "Order", where) if each.get("Order") else 0)
+    corners = corners_of([(number(each, "X", where), number(each, "Y", where)) for each in coordinates], where)
+    dropped: list[str] = []
+    if not len(corners):
+        return None, [f"{where}: has no points"]
+    if drawn_as in ("points", "nothing"):
+        geometry = points_of(corners)
+    elif drawn_as == "measurement":
+        geometry = line_of(corners)
+    else:
+        ring = rectangle_around(corners) if drawn_as == "rectangle" and len(corners) == 2 else corners
+        area, dropped = area_of([[ring]], where)
+        if area is None:
+            return None, dropped
+        geometry = area
+    color, name = rgb_of_hex(element.get("Color")), element.get("Name") or None
+    return Drawn(geometry, where, _group(element), name, color, drawn_as=drawn_as), dropped
+
+
+def write_asap(path: Path, file: AnnotationFile) -> list[str]:
+    """Write a file that ASAP opens.
+
+    Returns:
+        What ASAP cannot hold, one sentence each.
+    """
+    root = ET.Element(ROOT)
+    annotations = ET.SubElement(root, "Annotations")
+    found: Counter[str] = Counter()
+    for drawn in file.objects:
+        shapes = _shapes(drawn, found)
+        for kind, points in shapes:
+            number_so_far = len(annotations)
+            _write_annotation(annotations, drawn, drawn.name or f"Annotation {number_so_far}", kind, points, file)
+    groups = ET.SubElement(root, "AnnotationGroups")
+    for group in _groups_needed(file):
+        more = {"Name": legal(group.name), "PartOfGroup": legal(group.parent or NO_GROUP)}
+        ET.SubElement(ET.SubElement(groups, "Group", more, Color=hex_of_rgb(group.color_rgb or YELLOW)), "Attributes")
+    write_text_atomic(path, xml_text(root))
+    return _losses(file, found)
+
+
+def _write_annotation(
+    parent: ET.Element, drawn: Drawn, name: str, kind: str, points: list[tuple[float, float]], file: AnnotationFile
+) -> None:
+    color = drawn.color_rgb or file.class_colors.get(drawn.class_name or "") or YELLOW
+    element = ET.SubElement(
+        parent,
+        "Annotation",
+        Name=legal(name),
+        Type=kind,
+        PartOfGroup=legal(drawn.class_name or NO_GROUP),
+        Color=hex_of_rgb(color),
+    )
+    coordinates = ET.SubElement(element, "Coordinates")
+    for order, (x, y) in enumerate(points):
+        ET.SubElement(coordinates, "Coordinate", Order=str(order), X=plain_number(x), Y=plain_number(y))
+
+
+def _shapes(drawn: Drawn, found: Counter[str]) -> list[tuple[str, list[tuple[float, float]]]]:
+    """(Type, points) of each annotation the object becomes; `found` counts what had to be changed."""
+    points = [(float(x), float(y)) for x, y in shapely.get_coordinates(drawn.geometry)]
+    if drawn.is_area:
+        parts = polygons_of(drawn.geometry)
+        found["in parts"] += len(parts) > 1
+        found["with holes"] += any(part.interiors for part in parts)
+        rings = [open_ring(piece.exterior) for part in parts for piece in _without_holes(part)]
+        return [(_type_of(drawn, len(ring)), ring) for ring in rings]
+    if drawn.drawn_as == "nothing" or drawn.geometry.geom_type in POINTS:
+        kind = "None" if drawn.drawn_as == "nothing" else "Dot" if len(points) == 1 else "PointSet"
+        return [(kind, points)]
+    if len(points) <= 2 or drawn.drawn_as == "measurement":
+        return [("Measurement", points)]
+    found["lines"] += 1
+    return []
+
+
+def _type_of(drawn: Drawn, num_corners: int) -> str:
+    if drawn.drawn_as == "spline":
+        return "Spline"
+    return "Rectangle" if drawn.drawn_as == "rectangle" and num_corners == 4 else "Polygon"
+
+
+def _without_holes(part: Polygon) -> list[Polygon]:
+    if not part.interiors:
+        return [part]
+    return [piece for area in polygons_of(mended(part)) for piece in without_holes(area)]
+
+
+def _groups_needed(file: AnnotationFile) -> list[Group]:
+    """The file's own groups, and one for every name that is used but is none yet."""
+    groups = {group.name: group for group in file.groups}
+    used = [drawn.class_name for drawn in file.objects] + [group.parent for group in file.groups]
+    for name in used:
+        if name is not None and name != NO_GROUP:
+            groups.setdefault(name, Group(name, None, file.class_colors.get(name)))
+    return list(groups.values())
+
+
+def _losses(file: AnnotationFile, found: Counter[str]) -> list[str]:
+    notes = []
+    if found["with holes"]:
+        notes.append(f"{found['with holes']} areas with holes were cut into pieces without; ASAP has no holes")
+    if found["in parts"]:
+        notes.append(f"{found['in parts']} areas of several parts became one annotation for each part")
+    if found["lines"]:
+        notes.append(f"{found['lines']} lines of more than two points are left out; ASAP has none")
+    nameless = sum(drawn.class_name == NO_GROUP for drawn in file.objects)
+    if nameless:
+        notes.append(f"{nameless} objects of a class named {NO_GROUP!r} lose it; in ASAP that means no group")
+    return notes + lost_values(file, "ASAP", keeps_metadata=False)

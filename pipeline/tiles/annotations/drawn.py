@@ -1,0 +1,93 @@
+"""What every annotation reader gives and every writer takes: drawn objects in level-0 pixels, origin top left.
+
+An object is kept as it was drawn, mistakes included, so that a file goes in and comes out unchanged. What may label
+tiles is decided, and mended, in repair.py.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import shapely
+from shapely.geometry.base import BaseGeometry
+
+Format = Literal["qupath", "asap", "imagescope"]
+ObjectType = Literal["annotation", "detection", "cell", "tile", "tmaCore", "root"]
+DrawnAs = Literal["freehand", "rectangle", "ellipse", "spline", "line", "measurement", "points", "nothing"]
+Rgb = tuple[int, int, int]
+
+AREAS = ("Polygon", "MultiPolygon")
+POINTS = ("Point", "MultiPoint")
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """One object of an annotation file."""
+
+    geometry: BaseGeometry
+    """Level-0 pixels; an area may cross itself."""
+    where: str
+    """File and position in it, for messages."""
+    class_name: str | None = None
+    name: str | None = None
+    color_rgb: Rgb | None = None
+    """The object's own colour, where it has one beside its class's."""
+    object_type: ObjectType = "annotation"
+    """QuPath's kind of object; other formats know annotations only."""
+    drawn_as: DrawnAs = "freehand"
+    """The tool it was drawn with."""
+    nucleus: BaseGeometry | None = None
+    """The nucleus of a cell."""
+    object_id: str | None = None
+    is_locked: bool = False
+    measurements: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    plane: Mapping[str, int] | None = None
+    """QuPath's channel, z and time of the object, where it states them."""
+
+    @property
+    def is_area(self) -> bool:
+        return self.geometry.geom_type in AREAS
+
+    @property
+    def labels_tiles(self) -> bool:
+        """Whether it is an area a person drew and named: neither a point, line or measurement, nor a program's cell."""
+        return self.is_area and self.class_name is not None and self.object_type == "annotation"
+
+    @property
+    def num_vertices(self) -> int:
+        """Corners of the outline; the point that closes a ring is not counted twice."""
+        rings = sum(1 + shapely.get_num_interior_rings(part) for part in shapely.get_parts(self.geometry))
+        return int(shapely.get_num_coordinates(self.geometry)) - (rings if self.is_area else 0)
+
+
+@dataclass(frozen=True)
+class Group:
+    """A group of ASAP: a class, perhaps inside another."""
+
+    name: str
+    parent: str | None = None
+    color_rgb: Rgb | None = None
+
+
+@dataclass(frozen=True)
+class AnnotationFile:
+    """All that was read of one file."""
+
+    format: Format
+    objects: tuple[Drawn, ...]
+    class_colors: Mapping[str, Rgb] = field(default_factory=dict)
+    groups: tuple[Group, ...] = ()
+    """Of ASAP files only."""
+    mpp: float | None = None
+    """Microns per level-0 pixel, where the file says so."""
+    dropped: tuple[str, ...] = ()
+    """What could not be built, and why, one sentence each."""
+
+    def count_by_class(self) -> dict[str | None, int]:
+        """Objects per class, in alphabetical order, those without a class last."""
+        found = Counter(drawn.class_name for drawn in self.objects)
+        return dict(sorted(found.items(), key=lambda item: (item[0] is None, item[0] or "")))

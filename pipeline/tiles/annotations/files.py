@@ -1,0 +1,75 @@
+"""The door to annotation files: which format a file has is told by what is in it, not by its name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from pipeline.errors import BadAnnotationError
+from pipeline.tiles.annotations import asap, imagescope
+from pipeline.tiles.annotations.asap import read_asap, write_asap
+from pipeline.tiles.annotations.drawn import AnnotationFile, Format
+from pipeline.tiles.annotations.imagescope import read_imagescope, write_imagescope
+from pipeline.tiles.annotations.qupath import read_qupath, write_qupath
+from pipeline.tiles.annotations.xml_ import parse_xml
+
+MAX_BYTES = 1 << 30
+"""A file is read whole, and takes about ten times its size in memory."""
+
+XML_READERS = {asap.ROOT: read_asap, imagescope.ROOT: read_imagescope}
+WRITERS: dict[Format, Callable[[Path, AnnotationFile], list[str]]] = {
+    "qupath": write_qupath,
+    "asap": write_asap,
+    "imagescope": write_imagescope,
+}
+_BYTE_ORDER_MARKS = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
+
+
+def read_annotations(path: Path) -> AnnotationFile:
+    """Read a QuPath, ASAP or ImageScope file.
+
+    Raises:
+        BadAnnotationError: not there, too large, of another kind, or damaged.
+    """
+    data = _read(path)
+    is_xml = data[:4096].lstrip(b"".join(_BYTE_ORDER_MARKS) + b" \t\r\n\0").startswith(b"<")
+    if is_xml:
+        root = parse_xml(data, path.name)
+        if root.tag not in XML_READERS:
+            known = ", ".join(f"<{tag}>" for tag in XML_READERS)
+            raise BadAnnotationError(
+                f"{path}: is XML that starts with <{root.tag}>; annotations of ASAP and ImageScope start with {known}."
+            )
+        return XML_READERS[root.tag](root, path.name)
+    try:
+        content = json.loads(data)  # UTF-8, UTF-16 or UTF-32, with a byte order mark or without
+    except (ValueError, RecursionError) as error:
+        raise BadAnnotationError(
+            f"{path}: is neither GeoJSON nor XML: {error}. Export it again from QuPath (GeoJSON), ASAP or ImageScope."
+        ) from error
+    return read_qupath(content, path.name)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        num_bytes = path.stat().st_size
+        if num_bytes > MAX_BYTES:
+            raise BadAnnotationError(
+                f"{path}: {num_bytes / 2**20:.0f} MiB; annotation files of up to {MAX_BYTES / 2**20:.0f} MiB are read. "
+                "Export fewer objects: cells and detections label nothing."
+            )
+        return path.read_bytes()
+    except FileNotFoundError as error:
+        raise BadAnnotationError(f"{path}: no such file. Correct `annotations` in the manifest.") from error
+    except OSError as error:
+        raise BadAnnotationError(f"{path}: cannot be read: {error.strerror}.") from error
+
+
+def write_annotations(path: Path, file: AnnotationFile, to: Format) -> list[str]:
+    """Write a file of the named format, whole or not at all.
+
+    Returns:
+        What the format cannot hold, one sentence each.
+    """
+    return WRITERS[to](path, file)

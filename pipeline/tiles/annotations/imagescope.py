@@ -1,0 +1,250 @@
+"""Aperio ImageScope XML: layers of regions, colours as decimal numbers, holes as negative regions of their layer.
+
+Format, from files of the program: Region Type 0 is freehand, 1 a rectangle, 2 an ellipse (both given by the corners of
+their box; traced outlines also come as type 1, told by their many points), all others are open lines. Polygons are not
+closed. LineColor holds blue above green above red: MoNuSAC's layers are red 255, yellow 65535, blue 16711680.
+"""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import shapely
+from shapely.geometry import MultiPolygon, Polygon
+from shapely.geometry.base import BaseGeometry
+
+from pipeline.errors import BadAnnotationError
+from pipeline.files import write_text_atomic
+from pipeline.tiles.annotations.drawn import AnnotationFile, Drawn, DrawnAs, Rgb
+from pipeline.tiles.annotations.losses import lost_values
+from pipeline.tiles.annotations.repair import mended
+from pipeline.tiles.annotations.rings import (
+    Corners,
+    area_of,
+    corners_of,
+    ellipse_within,
+    line_of,
+    open_ring,
+    polygons_of,
+    rectangle_around,
+)
+from pipeline.tiles.annotations.xml_ import hex_of_rgb, legal, number, plain_number, xml_text
+
+ROOT = "Annotations"
+GREEN: Rgb = (0, 255, 0)
+DEFAULT_HEADER = "Description"
+"""The attribute ImageScope gives every layer; its name says nothing, its value may."""
+_AREAS: dict[str, DrawnAs] = {"0": "freehand", "1": "rectangle", "2": "ellipse"}
+_TYPES = {"rectangle": "1", "ellipse": "2", "line": "3", "measurement": "3"}
+
+
+def read_imagescope(root: ET.Element, file_name: str) -> AnnotationFile:
+    """Every region, in file order; negative regions are cut out of the regions of their layer.
+
+    Raises:
+        BadAnnotationError: a coordinate or colour that is not a number.
+    """
+    objects: list[Drawn] = []
+    dropped: list[str] = []
+    colors: dict[str, Rgb] = {}
+    for index, layer in enumerate(root.iterfind("Annotation")):
+        where = f"{file_name}, layer {index}"
+        color = _rgb(layer, where)
+        class_name = _class_name(layer, color)
+        if color and class_name:
+            colors.setdefault(class_name, color)
+        positive: list[Drawn] = []
+        negative: list[Drawn] = []
+        for number_in_layer, region in enumerate(layer.iterfind("Regions/Region")):
+            drawn, why = _read_region(region, class_name, f"{where}, region {number_in_layer}")
+            dropped += why
+            if drawn is not None:
+                (negative if region.get("NegativeROA") == "1" and drawn.is_area else positive).append(drawn)
+        dropped += _cut_out(positive, negative)
+        own = color if color != colors.get(class_name or "") else None
+        objects += [replace(drawn, color_rgb=own) for drawn in positive if not drawn.geometry.is_empty]
+    mpp = number(root, "MicronsPerPixel", file_name) if root.get("MicronsPerPixel") else None
+    return AnnotationFile("imagescope", tuple(objects), colors, mpp=mpp or None, dropped=tuple(dropped))
+
+
+def _rgb(layer: ET.Element, where: str) -> Rgb | None:
+    text = layer.get("LineColor")
+    if not text:
+        return None
+    try:
+        value = int(text)
+    except ValueError as error:
+        raise BadAnnotationError(f"{where}: LineColor={text!r} is not a whole number. Export it again.") from error
+    return value & 255, value >> 8 & 255, value >> 16 & 255
+
+
+def _class_name(layer: ET.Element, color: Rgb | None) -> str | None:
+    """The layer's name; else that of its first attribute of its own; else its colour."""
+    if layer.get("Name"):
+        return layer.get("Name")
+    for attribute in layer.iterfind("Attributes/Attribute"):
+        name = attribute.get("Value") if attribute.get("Name") == DEFAULT_HEADER else attribute.get("Name")
+        if name:
+            return name
+    return hex_of_rgb(color) if color else None
+
+
+def _read_region(region: ET.Element, class_name: str | None, where: str) -> tuple[Drawn | None, list[str]]:
+    vertices = region.iterfind("Vertices/Vertex")
+    corners = corners_of([(number(each, "X", where), number(each, "Y", where)) for each in vertices], where)
+    if not len(corners):
+        return None, [f"{where}: has no points"]
+    geometry: BaseGeometry | None
+    drawn_as: DrawnAs = _AREAS.get(region.get("Type", "0"), "line")
+    dropped: list[str] = []
+    if drawn_as == "line":
+        geometry = line_of(corners)
+    else:
+        drawn_as, ring = _outline(drawn_as, corners)
+        geometry, dropped = area_of([[ring]], where)
+        if geometry is None:
+            return None, dropped
+    attributes = {a.get("Name", ""): a.get("Value", "") for a in region.iterfind("Attributes/Attribute")}
+    metadata = {name: value for name, value in attributes.items() if name and value}
+    return Drawn(geometry, where, class_name, region.get("Text") or None, drawn_as=drawn_as, metadata=metadata), dropped
+
+
+def _outline(drawn_as: DrawnAs, corners: Corners) -> tuple[DrawnAs, Corners]:
+    if drawn_as == "freehand" or len(corners) > 4:
+        return "freehand", corners
+    if drawn_as == "ellipse":
+        return drawn_as, ellipse_within(corners)
+    return drawn_as, rectangle_around(corners) if len(corners) == 2 else corners
+
+
+def _cut_out(positive: list[Drawn], negative: Sequence[Drawn]) -> list[str]:
+    """Make holes of the negative regions, in place; those that touch nothing are told."""
+    dropped = []
+    for hole in negative:
+        solid_hole, touched = mended(hole.geometry), False
+        for index, drawn in enumerate(positive):
+            if drawn.is_area and mended(drawn.geometry).intersects(solid_hole):
+                positive[index], touched = replace(drawn, geometry=_minus(drawn.geometry, hole.geometry)), True
+        if not touched:
+            dropped.append(f"{hole.where}: a negative region that lies in no region of its layer")
+    dropped += [f"{d.where}: negative regions cover all of it" for d in positive if d.geometry.is_empty]
+    return dropped
+
+
+def _minus(area: BaseGeometry, hole: BaseGeometry) -> BaseGeometry:
+    """The hole as an inner ring where that says the same, so that both keep their corners; else the difference."""
+    if isinstance(area, Polygon) and isinstance(hole, Polygon):
+        candidate = Polygon(area.exterior, [*area.interiors, hole.exterior])
+        if candidate.is_valid or not (area.is_valid and hole.is_valid):
+            return candidate  # a broken one is mended later, and counted
+    return MultiPolygon(polygons_of(mended(area).difference(mended(hole))))
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One polygon or line of an object, as a layer holds it."""
+
+    drawn: Drawn
+    shape: BaseGeometry
+
+
+def write_imagescope(path: Path, file: AnnotationFile) -> list[str]:
+    """Write a file that ImageScope opens, one layer per class, and further ones where a hole would cut a neighbour.
+
+    Returns:
+        What ImageScope cannot hold, one sentence each.
+    """
+    root = ET.Element(ROOT)
+    if file.mpp:
+        root.set("MicronsPerPixel", f"{file.mpp:.6f}")
+    kept = [drawn for drawn in file.objects if drawn.drawn_as not in ("points", "nothing")]
+    by_layer: dict[tuple[str | None, Rgb], list[_Part]] = {}
+    for drawn in kept:
+        color = drawn.color_rgb or file.class_colors.get(drawn.class_name or "") or GREEN
+        shapes = polygons_of(drawn.geometry) if drawn.is_area else list(shapely.get_parts(drawn.geometry))
+        by_layer.setdefault((drawn.class_name, color), []).extend(_Part(drawn, shape) for shape in shapes)
+    for (class_name, color), parts in by_layer.items():
+        for layer in _layers(parts):
+            _write_layer(root, class_name, color, layer)
+    write_text_atomic(path, xml_text(root))
+    return _losses(file)
+
+
+def _layers(parts: Sequence[_Part]) -> Iterable[list[_Part]]:
+    """All parts in one layer, but for those whose holes reach into another: each of these has a layer of its own."""
+    solid = [mended(part.shape) if isinstance(part.shape, Polygon) else part.shape for part in parts]
+    tree = shapely.STRtree(solid)
+    shared: list[_Part] = []
+    alone: list[_Part] = []
+    for index, part in enumerate(parts):
+        rings = part.shape.interiors if isinstance(part.shape, Polygon) else []
+        hits = {int(hit) for ring in rings for hit in tree.query(mended(Polygon(ring)), predicate="intersects")}
+        others = {hit for hit in hits - {index} if isinstance(parts[hit].shape, Polygon)}
+        (alone if others else shared).append(part)
+    return ([shared] if shared else []) + [[part] for part in alone]
+
+
+def _write_layer(root: ET.Element, class_name: str | None, color: Rgb, parts: Sequence[_Part]) -> None:
+    red, green, blue = color
+    layer = ET.SubElement(root, "Annotation", Id=str(len(root) + 1), Name=legal(class_name or ""), ReadOnly="0")
+    layer.attrib.update(NameReadOnly="0", LineColorReadOnly="0", Incremental="0", Type="4")
+    layer.attrib.update(LineColor=str(blue << 16 | green << 8 | red), Visible="1", Selected="0", MarkupImagePath="")
+    layer.set("MacroName", "")
+    ET.SubElement(layer, "Attributes")
+    regions = ET.SubElement(layer, "Regions")
+    ET.SubElement(regions, "RegionAttributeHeaders")
+    for part in parts:
+        if isinstance(part.shape, Polygon):
+            _write_region(
+                regions, part, _ring(part.drawn, part.shape), _TYPES.get(part.drawn.drawn_as, "0"), is_hole=False
+            )
+            for interior in part.shape.interiors:
+                _write_region(regions, part, open_ring(interior), "0", is_hole=True)
+        else:
+            points = [(float(x), float(y)) for x, y in shapely.get_coordinates(part.shape)]
+            _write_region(regions, part, points, _TYPES["line"], is_hole=False)
+    ET.SubElement(layer, "Plots")
+
+
+def _ring(drawn: Drawn, polygon: Polygon) -> list[tuple[float, float]]:
+    """Corners of the outline; of an ellipse those of its box."""
+    if drawn.drawn_as == "ellipse":
+        box = rectangle_around(shapely.get_coordinates(polygon.exterior))
+        return [(float(x), float(y)) for x, y in box]
+    return open_ring(polygon.exterior)
+
+
+def _write_region(
+    regions: ET.Element, part: _Part, points: Sequence[tuple[float, float]], kind: str, *, is_hole: bool
+) -> None:
+    number_so_far = str(len(regions))
+    region = ET.SubElement(regions, "Region", Id=number_so_far, Type=kind, Zoom="1", Selected="0", ImageLocation="")
+    region.attrib.update(ImageFocus="-1", Length=f"{part.shape.length:.1f}", Area=f"{part.shape.area:.1f}")
+    region.attrib.update(Text=legal(part.drawn.name or ""), NegativeROA="1" if is_hole else "0", InputRegionId="0")
+    region.attrib.update(Analyze="1", DisplayId=number_so_far)
+    attributes = ET.SubElement(region, "Attributes")
+    for index, (name, value) in enumerate({} if is_hole else part.drawn.metadata.items()):
+        ET.SubElement(attributes, "Attribute", Name=legal(name), Id=str(index), Value=legal(value))
+    vertices = ET.SubElement(region, "Vertices")
+    for x, y in points:
+        ET.SubElement(vertices, "Vertex", X=plain_number(x), Y=plain_number(y), Z="0")
+
+
+def _losses(file: AnnotationFile) -> list[str]:
+    notes = []
+    points = sum(drawn.drawn_as in ("points", "nothing") for drawn in file.objects)
+    if points:
+        notes.append(f"{points} objects made of points are left out; ImageScope's layers hold outlines and lines")
+    in_parts = sum(drawn.geometry.geom_type in ("MultiPolygon", "MultiLineString") for drawn in file.objects)
+    if in_parts:
+        notes.append(f"{in_parts} objects of several parts became one region for each part")
+    nameless = sum(drawn.class_name is None and drawn.drawn_as not in ("points", "nothing") for drawn in file.objects)
+    if nameless:
+        notes.append(f"{nameless} objects have no class; readers take the colour of their nameless layer for it")
+    nested = sum(group.parent is not None for group in file.groups)
+    if nested:
+        notes.append(f"{nested} groups lie in other groups; ImageScope's layers do not")
+    return notes + lost_values(file, "ImageScope", keeps_metadata=True)

@@ -1,0 +1,22 @@
+"""What the XML formats have no place for, in words; both say it with the same sentences."""
+
+from __future__ import annotations
+
+from pipeline.tiles.annotations.drawn import AnnotationFile
+
+
+def lost_values(file: AnnotationFile, program: str, *, keeps_metadata: bool) -> list[str]:
+    """One sentence for each kind of value that some object has and the program's files do not hold."""
+    objects = file.objects
+    counts = {
+        "are no annotations but cells, detections or tiles, and became annotations": sum(
+            drawn.object_type != "annotation" for drawn in objects
+        ),
+        "lose their nucleus": sum(drawn.nucleus is not None for drawn in objects),
+        "lose their measurements": sum(bool(drawn.measurements) for drawn in objects),
+        "lose their metadata": 0 if keeps_metadata else sum(bool(drawn.metadata) for drawn in objects),
+        "are no longer locked": sum(drawn.is_locked for drawn in objects),
+        "lose their id": sum(drawn.object_id is not None for drawn in objects),
+        "lose their plane": sum(drawn.plane is not None for drawn in objects),
+    }
+    return [f"{count} objects {what}; {program} has no place for it" for what, count in counts.items() if count]

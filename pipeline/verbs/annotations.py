@@ -1,0 +1,91 @@
+"""`gemslide annotations convert` and `gemslide annotations check`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+import typer
+
+from pipeline.cli_output import errors_in_words
+from pipeline.errors import BadAnnotationError
+from pipeline.slides.open_slide import open_slide
+from pipeline.store.reader import StoreReader
+from pipeline.tiles.annotations.drawn import AnnotationFile
+from pipeline.tiles.annotations.files import read_annotations, write_annotations
+from pipeline.tiles.annotations.region import check_regions
+from pipeline.tiles.annotations.repair import RepairReport, labelled_regions
+
+
+def run_convert(source: Path, target: Path, to: Literal["qupath", "asap", "imagescope"], *, as_json: bool) -> None:
+    with errors_in_words(as_json=as_json, name=source.name):
+        if target.exists():
+            raise BadAnnotationError(f"{target}: exists already; it may hold work. Delete it or choose another name.")
+        file = read_annotations(source)
+        lost = write_annotations(target, file, to)
+        num_written = len(read_annotations(target).objects)
+    facts = {
+        "from": file.format,
+        "to": to,
+        "output": str(target),
+        "objects": len(file.objects),
+        "written": num_written,
+        "dropped": list(file.dropped),
+        "lost": lost,
+    }
+    if as_json:
+        typer.echo(json.dumps(facts))
+        return
+    typer.echo(f"{target}: {num_written} objects ({to}) from {len(file.objects)} ({file.format})")
+    for line in [*(f"dropped: {why}" for why in file.dropped), *lost]:
+        typer.echo(f"  {line}")
+
+
+def run_check(path: Path, slide: Path | None, *, as_json: bool) -> None:
+    with errors_in_words(as_json=as_json, name=path.name):
+        file = read_annotations(path)
+        regions, repairs = labelled_regions(file)
+        facts = _facts(file, repairs)
+        if as_json:
+            typer.echo(json.dumps(facts))
+        else:
+            _print(facts, repairs)
+        if slide is not None:
+            check_regions(regions, _size_wh_px0(slide))
+            if not as_json:
+                typer.echo(f"{'slide':<18} all regions lie inside it")
+
+
+def _size_wh_px0(path: Path) -> tuple[int, int]:
+    if (path / "zarr.json").exists():
+        return StoreReader(path).size_wh_px0
+    with open_slide(path) as slide:
+        finest = slide.info.levels[0]
+        return finest.width_px, finest.height_px
+
+
+def _facts(file: AnnotationFile, repairs: RepairReport) -> dict[str, Any]:
+    return {
+        "format": file.format,
+        "mpp": file.mpp,
+        "objects": len(file.objects),
+        "vertices": sum(drawn.num_vertices for drawn in file.objects),
+        "classes": {name or "": count for name, count in file.count_by_class().items()},
+        "labels": repairs.as_dict(),
+        "dropped": list(repairs.dropped),
+    }
+
+
+def _print(facts: dict[str, Any], repairs: RepairReport) -> None:
+    classes = [f"{name or '(no class)'}: {count}" for name, count in facts["classes"].items()]
+    lines = {
+        "format": [f"{facts['format']}, {facts['mpp']:g} µm/px" if facts["mpp"] else facts["format"]],
+        "objects": [f"{facts['objects']}, {facts['vertices']} vertices"],
+        "classes": classes or ["none"],
+        "labels": [repairs.in_words()],
+        "dropped": facts["dropped"],
+    }
+    for name, values in lines.items():
+        for index, value in enumerate(values):
+            typer.echo(f"{name if not index else '':<18} {value}")
