@@ -46,12 +46,54 @@ class IngestConfig(Section):
     shard_px: int = Field(4096, ge=256)
     """Side of a shard: the largest multiple of the chunk that fits."""
     decode_chunk_px: int = Field(512, ge=64)
-    """Chunk side of levels that do not pass through."""
+    """Chunk side of levels that do not pass through; the nearest multiple of the source's tiles where these are known."""
+    decode_to: Literal["zstd", "jpeg"] = "zstd"
+    """How levels that do not pass through are stored: lossless, or smaller as JPEG."""
+    jpeg_quality: int = Field(90, ge=1, le=100)
+    """Of levels stored with `decode_to = "jpeg"`; 4:4:4."""
     smallest_level_px: int = Field(1024, ge=64)
     """Levels are added, each half the last, until the longer side is at most this."""
     gate_tiles: int = Field(16, ge=4)
     """Tiles per level compared with a second decoder."""
     tissue: TissueConfig = TissueConfig()
+
+
+class ScoreLimit(Section):
+    """When a quality score counts against a slide."""
+
+    threshold: float = Field(gt=0, le=1)
+    """A cell above this is bad."""
+    max_share: float = Field(ge=0, le=1)
+    """With more of its tissue's cells bad than this, a slide is for review."""
+
+
+class QualityConfig(Section):
+    """`[quality]`"""
+
+    mpp: float = Field(1.0, gt=0, le=2.5)
+    """Resolution the pixels are looked at, microns per pixel; finer sees slighter loss of focus and takes longer."""
+    cell_um: float = Field(64.0, ge=16)
+    """Side of a cell of the scores, in microns."""
+    min_tissue: float = Field(0.25, gt=0, le=1)
+    """Share of a cell that must be tissue for it to have scores."""
+    blur: ScoreLimit = ScoreLimit(threshold=0.5, max_share=0.1)
+    """Share of edge strength that survives a further blur: 0.2 in focus, above 0.5 from a blur of 2 µm on."""
+    pen: ScoreLimit = ScoreLimit(threshold=0.2, max_share=0.02)
+    """Share of a cell's tissue under ink."""
+    fold: ScoreLimit = ScoreLimit(threshold=0.5, max_share=0.05)
+    """Share of a cell's tissue that lies double."""
+    bubble: ScoreLimit = ScoreLimit(threshold=0.2, max_share=0.02)
+    """Share of a cell's tissue on the edge of a bubble or coverslip, or within a bubble."""
+    stain: tuple[Literal["macenko", "reinhard"], ...] = ("macenko", "reinhard")
+    """Methods to fit the slide's stain by."""
+    stain_pixels: int = Field(400_000, ge=10_000)
+    """Tissue pixels drawn for that, about."""
+
+    def limit(self, name: str) -> ScoreLimit:
+        """The limit of a score by its name."""
+        limit = getattr(self, name)
+        assert isinstance(limit, ScoreLimit)
+        return limit
 
 
 class SplitConfig(Section):
@@ -114,6 +156,7 @@ class Settings(Section):
     """Everything in `gemslide.toml`."""
 
     ingest: IngestConfig = IngestConfig()
+    quality: QualityConfig = QualityConfig()
     tile: TileConfig = TileConfig()
     infer: InferConfig = InferConfig()
     evaluate: EvaluateConfig = EvaluateConfig()
