@@ -1,0 +1,383 @@
+"""DICOM slides: the right pixels from every kind of frame, frames as they are, and folders as pyramids."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+
+import imagecodecs
+import numpy as np
+import openslide
+import pytest
+from PIL import Image
+from pydicom import dcmread
+from pydicom.dataset import Dataset
+
+from pipeline.errors import UnreadableError
+from pipeline.slides.open_slide import open_slide
+from tests.pipeline.make import picture
+from tests.pipeline.slides import make_dicom as make
+from tests.pipeline.slides.make_dicom import MPP0, tiles_of, write_dicom
+
+WIDTH_PX, HEIGHT_PX = 300, 200  # 5 × 4 tiles of 64 px
+JPEG_RGB = {"encode": make.jpeg_rgb, "photometric": "RGB"}
+LOSSLESS = {
+    "native": {"syntax": make.NATIVE, "encode": make.native, "photometric": "RGB"},
+    "implicit": {"syntax": make.IMPLICIT, "encode": make.native, "photometric": "RGB"},
+    "encapsulated": {"syntax": make.ENCAPSULATED_NATIVE, "encode": make.native, "photometric": "RGB"},
+    "jpeg_2000": {"syntax": make.JPEG_2000_LOSSLESS, "encode": make.jpeg_2000, "photometric": "YBR_RCT"},
+    "jpeg_2000_plain": {
+        "syntax": make.JPEG_2000_LOSSLESS, "encode": make.jpeg_2000_without_transform, "photometric": "RGB",
+    },
+    "htj2k": {"syntax": make.HTJ2K, "encode": make.htj2k, "photometric": "YBR_RCT"},
+    "jpeg_ls": {"syntax": make.JPEG_LS, "encode": make.jpeg_ls, "photometric": "RGB"},
+    "jpeg_lossless": {"syntax": make.JPEG_LOSSLESS, "encode": make.jpeg_lossless, "photometric": "RGB"},
+    "rle": {"syntax": make.RLE, "encode": make.rle, "photometric": "RGB"},
+}  # fmt: skip
+
+
+@pytest.fixture
+def pixels():
+    return picture(WIDTH_PX, HEIGHT_PX)
+
+
+def through(pixels, encode, decode, tile_wh=(64, 64)):
+    """The picture after each tile went through a lossy codec."""
+    tiles = [decode(encode(tile)) for tile in tiles_of(pixels, tile_wh)]
+    columns = -(-pixels.shape[1] // tile_wh[0])
+    rows = [np.hstack(tiles[at : at + columns]) for at in range(0, len(tiles), columns)]
+    return np.vstack(rows)[: pixels.shape[0], : pixels.shape[1]]
+
+
+def by_pillow(stream):
+    return np.asarray(Image.open(io.BytesIO(stream)).convert("RGB"))
+
+
+def whole(slide, level=0):
+    size = slide.info.levels[level]
+    return slide.read_region(level, 0, 0, size.width_px, size.height_px)
+
+
+@pytest.mark.parametrize("coded", LOSSLESS.values(), ids=LOSSLESS)
+def test_every_lossless_kind_of_frame_gives_the_pixels_back(tmp_path, pixels, coded):
+    with open_slide(write_dicom(tmp_path / "a.dcm", pixels, **coded)) as slide:
+        np.testing.assert_array_equal(whole(slide), pixels)
+
+
+def test_colour_planes_that_are_stored_apart_are_put_together(tmp_path, pixels):
+    def planar(ds):
+        ds.PlanarConfiguration = 1
+
+    def encode(tile):
+        return np.moveaxis(tile, -1, 0).tobytes()
+
+    path = write_dicom(tmp_path / "a.dcm", pixels, syntax=make.NATIVE, encode=encode, photometric="RGB", change=planar)
+
+    with open_slide(path) as slide:
+        np.testing.assert_array_equal(whole(slide), pixels)
+
+
+@pytest.mark.parametrize("said", ["RGB", "YBR_FULL_422", "YBR_ICT"])
+@pytest.mark.parametrize("encode", [make.jpeg_ycc, make.jpeg_rgb], ids=["ycc", "rgb"])
+def test_markers_in_a_jpeg_count_and_not_what_the_file_says_of_its_colours(tmp_path, pixels, encode, said):
+    path = write_dicom(tmp_path / "a.dcm", pixels, encode=encode, photometric=said)
+
+    with open_slide(path) as slide:
+        np.testing.assert_array_equal(whole(slide), through(pixels, encode, by_pillow))
+
+
+@pytest.mark.parametrize(
+    ("encode", "said", "marked"),
+    [
+        (make.jpeg_bare, "RGB", make.jpeg_rgb),
+        (make.jpeg_ycc_bare, "YBR_FULL_422", make.jpeg_ycc),
+        (make.jpeg_ycc_bare, "RGB", make.jpeg_ycc),  # nobody samples red more coarsely than green
+    ],
+)
+def test_a_jpeg_without_markers_is_read_as_the_file_says_unless_its_sampling_speaks_against(
+    tmp_path, pixels, encode, said, marked
+):
+    path = write_dicom(tmp_path / "a.dcm", pixels, encode=encode, photometric=said)
+    expected = through(pixels, marked, by_pillow)
+
+    with open_slide(path) as slide:
+        np.testing.assert_array_equal(whole(slide), expected)
+        np.testing.assert_array_equal(from_streams(slide), expected)
+
+
+def from_streams(slide, level=0):
+    """Every tile's stream, decoded as a reader of the store does."""
+    encoded = slide.encoded_level(level)
+    decode = imagecodecs.jpeg8_decode if encoded.codec == "imagecodecs_jpeg" else imagecodecs.jpeg2k_decode
+    white = np.full((encoded.tile_px, encoded.tile_px, 3), 255, np.uint8)
+    rows = [
+        np.hstack(
+            [decode(b"".join(stream)) if stream else white for stream in encoded.streams(row, range(encoded.columns))]
+        )
+        for row in range(encoded.rows)
+    ]
+    size = slide.info.levels[level]
+    return np.vstack(rows)[: size.height_px, : size.width_px]
+
+
+@pytest.mark.parametrize("offsets", ["basic", "extended", "none"])
+@pytest.mark.parametrize(
+    ("syntax", "encode", "said"),
+    [
+        (make.JPEG, make.jpeg_ycc, "YBR_FULL_422"),
+        (make.JPEG, make.jpeg_bare, "RGB"),
+        (make.JPEG_2000_LOSSLESS, make.jpeg_2000, "YBR_RCT"),
+        (make.JPEG_2000, make.jpeg_2000_lossy, "YBR_ICT"),
+    ],
+)
+def test_streams_have_the_pixels_of_the_slide(tmp_path, pixels, syntax, encode, said, offsets):
+    path = write_dicom(tmp_path / "a.dcm", pixels, syntax=syntax, encode=encode, photometric=said, offsets=offsets)
+
+    with open_slide(path) as slide:
+        np.testing.assert_array_equal(from_streams(slide), whole(slide))
+
+
+def test_a_frame_is_passed_byte_for_byte_without_its_padding(tmp_path, pixels):
+    encoded_tiles = [make.jpeg_ycc(tile) for tile in tiles_of(pixels, (64, 64))]
+    assert {len(tile) % 2 for tile in encoded_tiles} == {0, 1}
+
+    with open_slide(write_dicom(tmp_path / "a.dcm", pixels)) as slide:
+        encoded = slide.encoded_level(0)
+        streams = [b"".join(s) for row in range(4) for s in encoded.streams(row, range(5))]
+        counts = encoded.byte_counts()
+
+    assert streams == encoded_tiles
+    assert counts.shape == (4, 5)
+    assert counts.ravel().tolist() == [len(tile) + len(tile) % 2 for tile in encoded_tiles]
+    assert slide.info.levels[0].tile_px == 64
+
+
+def test_a_frame_in_several_fragments_is_put_together(tmp_path, pixels):
+    frames = [make.jpeg_ycc(tile) for tile in tiles_of(pixels, (64, 64))]
+
+    def in_pieces(ds):
+        make.put_pixels(ds, frames, "basic")
+        ds.PixelData = make.encapsulate(frames, fragments_per_frame=3, has_bot=True)
+
+    with open_slide(write_dicom(tmp_path / "a.dcm", pixels, change=in_pieces)) as slide:
+        encoded = slide.encoded_level(0)
+        assert [b"".join(s) for row in range(4) for s in encoded.streams(row, range(5))] == frames
+
+
+@pytest.mark.parametrize(
+    ("coded", "reason"),
+    [
+        ({**JPEG_RGB, "tile_wh": (64, 48)}, "64×48 px, not square"),
+        (LOSSLESS["htj2k"], "high-throughput"),
+        (LOSSLESS["rle"], "not compressed with JPEG"),
+    ],
+)
+def test_frames_that_cannot_pass_say_why_and_are_decoded_all_the_same(tmp_path, pixels, coded, reason):
+    with open_slide(write_dicom(tmp_path / "a.dcm", pixels, **coded)) as slide:
+        assert reason in slide.encoded_level(0)
+        assert whole(slide).shape == (HEIGHT_PX, WIDTH_PX, 3)
+
+
+@pytest.mark.parametrize("box", [(-10, -20, 70, 90), (60, 60, 10, 10), (280, 190, 50, 50), (400, 10, 20, 20)])
+def test_a_region_is_cut_out_of_the_slide_and_white_outside_it(tmp_path, pixels, box):
+    x, y, width, height = box
+    around = np.full((HEIGHT_PX + 400, WIDTH_PX + 400, 3), 255, np.uint8)
+    around[100 : 100 + HEIGHT_PX, 100 : 100 + WIDTH_PX] = pixels
+
+    with open_slide(write_dicom(tmp_path / "a.dcm", pixels, **LOSSLESS["native"])) as slide:
+        np.testing.assert_array_equal(
+            slide.read_region(0, *box), around[y + 100 : y + 100 + height, x + 100 : x + 100 + width]
+        )
+
+
+def test_a_large_single_frame_is_read_in_pieces(tmp_path):
+    pixels = picture(1700, 1300)
+    path = write_dicom(tmp_path / "a.dcm", pixels, tile_wh=(1700, 1300), **LOSSLESS["jpeg_ls"])
+
+    with open_slide(path) as slide:
+        np.testing.assert_array_equal(slide.read_region(0, 600, 500, 700, 300), pixels[500:800, 600:1300])
+
+
+def test_frames_of_a_sparse_slide_lie_where_they_say_and_the_rest_is_white(tmp_path, pixels):
+    there = [7, 0, 19, 3, 12]
+    expected = np.full_like(pixels, 255)
+    for tile in there:
+        y, x = tile // 5 * 64, tile % 5 * 64
+        expected[y : y + 64, x : x + 64] = through(pixels, make.jpeg_ycc, by_pillow)[y : y + 64, x : x + 64]
+
+    with open_slide(write_dicom(tmp_path / "a.dcm", pixels, sparse=there)) as slide:
+        encoded = slide.encoded_level(0)
+        np.testing.assert_array_equal(whole(slide), expected)
+        np.testing.assert_array_equal(from_streams(slide), expected)
+        assert encoded.streams(1, range(1, 4))[0] == ()
+        assert (encoded.byte_counts() > 0).ravel().nonzero()[0].tolist() == sorted(there)
+
+
+def test_an_empty_frame_is_white(tmp_path, pixels):
+    with open_slide(write_dicom(tmp_path / "a.dcm", pixels, empty=[6])) as slide:
+        assert (slide.read_region(0, 64, 64, 64, 64) == 255).all()
+        assert slide.encoded_level(0).streams(1, range(1, 2)) == [()]
+        assert slide.encoded_level(0).byte_counts()[1, 1] == 0
+        assert not (slide.read_region(0, 128, 64, 64, 64) == 255).all()
+
+
+def write_pyramid(folder, pixels, *, series="1.2.3.4", **coded):
+    """Three levels, a label, an overview and a thumbnail, under names that do not give the order away."""
+    folder.mkdir(exist_ok=True)
+    for name, level in (("m", 0), ("z", 1), ("b", 2)):
+        reduced = np.ascontiguousarray(pixels[:: 2**level, :: 2**level])
+        write_dicom(folder / f"{name}.dcm", reduced, downsample=2**level, series=series, **coded)
+    for name, kind, size_wh in (("a", "LABEL", (70, 90)), ("c", "OVERVIEW", (120, 40)), ("d", "THUMBNAIL", (50, 33))):
+        small = picture(*size_wh, seed=7)
+        write_dicom(folder / f"{name}.dcm", small, tile_wh=size_wh, kind=kind, series=series, **LOSSLESS["native"])
+    return folder
+
+
+def test_a_folder_of_one_series_is_a_pyramid_with_its_associated_images(tmp_path, pixels):
+    folder = write_pyramid(tmp_path / "slide", pixels, **LOSSLESS["native"])
+    other = Dataset()
+    other.file_meta = dcmread(folder / "a.dcm").file_meta
+    other.SOPClassUID = other.file_meta.MediaStorageSOPClassUID = make.ANNOTATIONS
+    other.SOPInstanceUID, other.SeriesInstanceUID = "1.2.9", "1.2.10"
+    other.save_as(folder / "annotations.dcm", enforce_file_format=True)
+    (folder / "readme.txt").write_text("not DICOM")
+
+    with open_slide(folder) as slide:
+        levels = [(level.width_px, level.height_px, level.downsample) for level in slide.info.levels]
+        assert levels == [(300, 200, 1.0), (150, 100, 2.0), (75, 50, 4.0)]
+        for level in range(3):
+            np.testing.assert_array_equal(whole(slide, level), pixels[:: 2**level, :: 2**level])
+        assert slide.info.associated == ("thumbnail", "label", "macro")
+        np.testing.assert_array_equal(slide.associated_image("label"), picture(70, 90, seed=7))
+        np.testing.assert_array_equal(slide.associated_image("macro"), picture(120, 40, seed=7))
+        assert [path.name for path in slide.files] == ["a.dcm", "b.dcm", "c.dcm", "d.dcm", "m.dcm", "z.dcm"]
+
+
+def test_openslide_sees_the_same_pyramid(tmp_path, pixels):
+    folder = write_pyramid(tmp_path / "slide", pixels)
+
+    with open_slide(folder) as slide, openslide.OpenSlide(folder / "m.dcm") as other:
+        sizes_wh = [(level.width_px, level.height_px) for level in slide.info.levels]
+        assert list(other.level_dimensions) == sizes_wh
+        assert set(other.associated_images) == set(slide.info.associated)
+        for level, size_wh in enumerate(sizes_wh):
+            expected = np.asarray(other.read_region((0, 0), level, size_wh))[..., :3]
+            np.testing.assert_array_equal(whole(slide, level), expected)
+
+
+def test_a_single_file_of_a_pyramid_is_that_level_alone(tmp_path, pixels):
+    folder = write_pyramid(tmp_path / "slide", pixels, **LOSSLESS["native"])
+
+    with open_slide(folder / "z.dcm") as slide:
+        assert [(level.width_px, level.downsample) for level in slide.info.levels] == [(150, 1.0)]
+        assert slide.info.mpp_xy == (2 * MPP0, 2 * MPP0)
+        assert slide.files == (folder / "z.dcm",)
+
+
+def test_two_series_in_a_folder_are_refused_unless_one_is_named(tmp_path, pixels):
+    folder = write_pyramid(tmp_path / "study", pixels, series="1.2.3.41", **LOSSLESS["native"])
+    (folder / "below").mkdir()
+    write_dicom(folder / "below" / "other.dcm", pixels[:90, :70], series="1.2.3.52", **LOSSLESS["native"])
+
+    with pytest.raises(UnreadableError, match="2 series") as caught:
+        open_slide(folder)
+    for said in ("1.2.3.41 (6 files, 300×200 px)", "1.2.3.52 (1 files, 70×90 px)", "--series"):
+        assert said in str(caught.value)
+    for named in ("1.2.3.52", "52"):
+        with open_slide(folder, series=named) as slide:
+            assert slide.info.levels[0].width_px == 70
+    for wrong in ("1.2.3", "", "9"):
+        with pytest.raises(UnreadableError, match="--series"):
+            open_slide(folder, series=wrong)
+
+
+def split(path, pixels, at, folder):
+    """Write an instance as a concatenation of parts that begin with these frames."""
+    whole_instance = dcmread(write_dicom(path, pixels))
+    frames = [make.jpeg_ycc(tile) for tile in tiles_of(pixels, (64, 64))]
+    path.unlink()
+    for number, (start, end) in enumerate(zip(at, [*at[1:], len(frames)], strict=True)):
+        part = whole_instance
+        part.ConcatenationUID, part.SOPInstanceUIDOfConcatenationSource = "1.2.77", "1.2.78"
+        part.SOPInstanceUID = part.file_meta.MediaStorageSOPInstanceUID = f"1.2.79.{number + 1}"
+        part.InConcatenationNumber, part.InConcatenationTotalNumber = number + 1, len(at)
+        part.ConcatenationFrameOffsetNumber, part.NumberOfFrames = start, end - start
+        make.put_pixels(part, frames[start:end], "basic")
+        part.save_as(folder / f"part{9 - number}.dcm", enforce_file_format=True)
+
+
+def test_the_parts_of_a_concatenation_are_one_level(tmp_path, pixels):
+    split(tmp_path / "a.dcm", pixels, [0, 7, 8], tmp_path)
+    expected = through(pixels, make.jpeg_ycc, by_pillow)
+
+    for path in (tmp_path, tmp_path / "part8.dcm"):
+        with open_slide(path) as slide:
+            assert len(slide.files) == 3
+            np.testing.assert_array_equal(whole(slide), expected)
+            np.testing.assert_array_equal(from_streams(slide), expected)
+
+
+def test_a_concatenation_that_misses_a_part_is_refused(tmp_path, pixels):
+    split(tmp_path / "a.dcm", pixels, [0, 7, 8], tmp_path)
+    (tmp_path / "part8.dcm").unlink()
+
+    with pytest.raises(UnreadableError, match="frame 9 of its concatenation where frame 8"):
+        open_slide(tmp_path)
+
+
+def test_scale_profile_and_scanner_are_told_and_nobody_is_named(tmp_path, pixels):
+    def anisotropic(ds):
+        ds.SharedFunctionalGroupsSequence[0].PixelMeasuresSequence[0].PixelSpacing = [0.00025, 0.0005]
+
+    with open_slide(write_dicom(tmp_path / "a.dcm", pixels, change=anisotropic)) as slide:
+        info = slide.info
+    assert info.mpp_xy == (0.5, 0.25)  # x is the second of Pixel Spacing
+    assert (info.format, info.objective_power, info.scanner_model) == ("dicom", 20.0, "Scanner 3000")
+    assert info.icc == b"profile of this scanner "
+    for secret in ("Penicillin", "4711", "0815", "SN-99", "1.2.3", "a.dcm"):
+        assert secret not in repr(info)
+
+
+@pytest.mark.parametrize(
+    ("change", "mpp_xy"),
+    [("volume", (0.8, 0.9)), ("per frame", (0.4, 0.4)), ("nowhere", None), ("absurd", None)],
+)
+def test_the_scale_is_looked_for_in_three_places(tmp_path, pixels, change, mpp_xy):
+    def moved(ds):
+        measures = ds.SharedFunctionalGroupsSequence[0].PixelMeasuresSequence
+        del ds.SharedFunctionalGroupsSequence
+        if change == "volume":
+            ds.ImagedVolumeWidth, ds.ImagedVolumeHeight = WIDTH_PX * 0.8e-3, HEIGHT_PX * 0.9e-3
+        elif change == "per frame":
+            measures[0].PixelSpacing = [0.0004, 0.0004]
+            ds.PerFrameFunctionalGroupsSequence[0].PixelMeasuresSequence = measures
+        elif change == "absurd":
+            ds.ImagedVolumeWidth, ds.ImagedVolumeHeight = 1e6, 1e6
+
+    path = write_dicom(tmp_path / "a.dcm", pixels, sparse=range(20), change=moved)
+
+    with open_slide(path) as slide:
+        found = slide.info.mpp_xy
+    assert (found is None) == (mpp_xy is None)
+    assert found is None or found == pytest.approx(mpp_xy, rel=1e-5)
+    assert "Imaged Volume" in slide.info.mpp_looked_in or change == "per frame"
+
+
+def test_an_old_export_without_image_type_is_read_by_its_frame_type(tmp_path, pixels):
+    def old(ds):
+        kind = Dataset()
+        kind.FrameType = ["ORIGINAL", "PRIMARY", "VOLUME", "NONE"]
+        ds.SharedFunctionalGroupsSequence[0].WholeSlideMicroscopyImageFrameTypeSequence = [kind]
+
+    with open_slide(write_dicom(tmp_path / "a.dcm", pixels, kind=None, change=old)) as slide:
+        assert slide.info.levels[0].width_px == WIDTH_PX
+
+
+def test_opening_a_tiff_does_not_import_the_dicom_libraries():
+    code = (
+        "import sys; from pipeline.slides.open_slide import open_slide; "
+        "print([m for m in ('pydicom', 'wsidicom') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
