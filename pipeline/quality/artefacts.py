@@ -1,0 +1,150 @@
+"""Pen marks, folds, and the edges of bubbles and coverslips, on an overview of about 8 µm per pixel.
+
+Classical rules on colour, darkness and shape. Each function says what it takes for the artefact; docs/quality.md says
+how well that works and where it fails.
+"""
+
+from __future__ import annotations
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.slides.slide import Pixels
+
+Mask = NDArray[np.bool_]
+Image = NDArray[np.float32]
+
+BAND_ROWS = 512
+"""Colours are judged in bands, so that floating-point copies of a large overview never lie in memory."""
+
+PEN_MIN_DENSITY = 0.35
+"""Ink absorbs at least this much in its strongest channel (natural logarithm)."""
+PEN_WIDTH_UM = 40.0
+"""Strokes are wider than this; clumps of cells are not."""
+PEN_MIN_UM2 = 40_000.0
+BLUE_GREEN_RATIO = 1.3
+"""Blue, violet and green ink absorb red more than green light by this factor; no histological stain in use does."""
+RED_MAX_RATIO, RED_MIN_RATIO, RED_MIN_DENSITY = 0.22, 0.80, 1.0
+"""Red ink: blue is absorbed as green is, red hardly, and strongly so; eosin and blood lie below in blue."""
+BLACK_MIN_DENSITY, BLACK_MAX_SPREAD = 1.2, 0.25
+"""Black ink: all channels, and alike."""
+
+FOLD_SMOOTH_UM = 72.0
+FOLD_MIN_UM2 = 15_000.0
+FOLD_TIMES, FOLD_MIN_DENSITY = 2.0, 1.1
+"""Tissue lying double: how many times darker than the slide's own, where its lightest spots are darker too; and how
+dark at least, which single layers (also of DAB, the brown of immunohistochemistry) seldom are."""
+FOLD_MIN_GAP_DENSITY = 0.06
+
+EDGE_WIDTH_UM = 120.0
+EDGE_MIN_DEPTH = 18.0
+"""Grey levels by which a line is darker than both sides, in every colour: refraction is grey, stains are not."""
+EDGE_MIN_LENGTH_UM, EDGE_MAX_THICKNESS_UM = 800.0, 90.0
+BUBBLE_MAX_UM2 = 16e6
+"""What a closed line surrounds is a bubble up to this area, the slide's frame above."""
+
+
+def find_pen(overview: Pixels, mpp: float) -> Mask:
+    """Ink: saturated blue, violet or green, red unlike eosin, or black; wide, smooth and large.
+
+    Args:
+        overview: uint8 (rows, columns, 3), area means.
+        mpp: microns per pixel of it.
+    """
+    ink = np.concatenate([_is_ink(overview[y : y + BAND_ROWS]) for y in range(0, len(overview), BAND_ROWS)])
+    return _larger_than(_opened(ink, PEN_WIDTH_UM / mpp), PEN_MIN_UM2 / mpp**2)
+
+
+def _is_ink(pixels: Pixels) -> Mask:
+    red, green, blue = np.moveaxis(_density(pixels), -1, 0)
+    strongest, weakest = np.maximum(np.maximum(red, green), blue), np.minimum(np.minimum(red, green), blue)
+    blue_or_green = (red > BLUE_GREEN_RATIO * green) & (strongest > PEN_MIN_DENSITY)
+    is_red = (blue > RED_MIN_RATIO * green) & (blue < 1.3 * green) & (red < RED_MAX_RATIO * green)
+    black = (weakest > BLACK_MIN_DENSITY) & (strongest - weakest < BLACK_MAX_SPREAD * strongest)
+    return np.asarray(blue_or_green | (is_red & (green > RED_MIN_DENSITY)) | black, bool)
+
+
+def find_folds(overview: Pixels, lightest: NDArray[np.uint8], tissue: Mask, mpp: float) -> Mask:
+    """Tissue that lies double: darker than the slide's own, and dark even between its cells.
+
+    Dense tissue (lymphocytes, epidermis) is dark too, but light shows between its nuclei: so the mean density counts
+    together with that of the lightest spots, both against the median of the slide.
+
+    Args:
+        lightest: uint8 (rows, columns), the lightest spot of each overview pixel, by its darkest channel.
+        tissue: bool (rows, columns).
+    """
+    if not tissue.any():
+        return np.zeros_like(tissue)
+    side = _odd(FOLD_SMOOTH_UM / mpp)
+    density = cv2.blur(_density_mean(overview), (side, side))
+    around = cv2.getStructuringElement(cv2.MORPH_RECT, (_odd(24.0 / mpp),) * 2)
+    gaps = cv2.dilate(lightest, around)  # a light gap anywhere near speaks against a fold
+    gap_density = cv2.blur(_LOG_TABLE[gaps], (side, side))
+    typical = max(float(np.median(density[tissue])), 1e-3)
+    typical_gap = max(float(np.median(gap_density[tissue])), FOLD_MIN_GAP_DENSITY)
+    times = np.sqrt(density / typical * np.maximum(gap_density, 0) / typical_gap)
+    return _larger_than(
+        np.asarray((times > FOLD_TIMES) & (density > FOLD_MIN_DENSITY) & tissue, bool), FOLD_MIN_UM2 / mpp**2
+    )
+
+
+def find_bubbles(overview: Pixels, mpp: float) -> Mask:
+    """Edges of bubbles and coverslips, and what a closed one surrounds.
+
+    Refraction draws a line that is thin, long, dark, and equally so in all colours: a line in a stain leaves at least
+    one colour light.
+    """
+    side = _odd(EDGE_WIDTH_UM / mpp)
+    kernel = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (side, side))
+    depth = np.full(overview.shape[:2], 255, np.uint8)
+    for channel in range(3):
+        plane = np.ascontiguousarray(overview[..., channel])
+        depth = np.minimum(depth, np.asarray(cv2.morphologyEx(plane, cv2.MORPH_BLACKHAT, kernel), np.uint8))
+    line = (depth > EDGE_MIN_DEPTH).astype(np.uint8)
+    line = np.asarray(cv2.morphologyEx(line, cv2.MORPH_CLOSE, np.ones((3, 3), np.uint8)), np.uint8)
+    count, labels, stats, _ = cv2.connectedComponentsWithStats(line, connectivity=8)
+    length_um = np.hypot(stats[:, cv2.CC_STAT_WIDTH], stats[:, cv2.CC_STAT_HEIGHT]) * mpp
+    thickness_um = stats[:, cv2.CC_STAT_AREA] * mpp**2 / np.maximum(length_um, mpp)
+    kept = (length_um > EDGE_MIN_LENGTH_UM) & (thickness_um < EDGE_MAX_THICKNESS_UM * np.pi)
+    kept[0] = False
+    edge = kept[labels] if count > 1 else np.zeros(line.shape, bool)
+    return edge | _surrounded(edge, BUBBLE_MAX_UM2 / mpp**2)
+
+
+def _surrounded(edge: Mask, max_px: float) -> Mask:
+    """Areas that a line closes off, if they are small enough to be a bubble."""
+    _, labels, stats, _ = cv2.connectedComponentsWithStats((~edge).astype(np.uint8), connectivity=4)
+    left, top, width, height, area = stats.T[:5]
+    inner = (left > 0) & (top > 0) & (left + width < edge.shape[1]) & (top + height < edge.shape[0]) & (area <= max_px)
+    inner[0] = False
+    return np.asarray(inner[labels], bool)
+
+
+_LOG_TABLE = -np.log((np.arange(256) + 1) / 256).astype(np.float32)
+
+
+def _density(pixels: Pixels) -> Image:
+    return np.asarray(_LOG_TABLE[pixels], np.float32)
+
+
+def _density_mean(overview: Pixels) -> Image:
+    bands = (_density(overview[y : y + BAND_ROWS]).mean(-1) for y in range(0, len(overview), BAND_ROWS))
+    return np.concatenate(list(bands))
+
+
+def _odd(side: float) -> int:
+    return 2 * int(side / 2) + 1
+
+
+def _opened(mask: Mask, width_px: float) -> Mask:
+    kernel = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (_odd(width_px),) * 2)
+    return np.asarray(cv2.morphologyEx(mask.astype(np.uint8), cv2.MORPH_OPEN, kernel), bool)
+
+
+def _larger_than(mask: Mask, min_px: float) -> Mask:
+    _, labels, stats, _ = cv2.connectedComponentsWithStats(mask.astype(np.uint8), connectivity=8)
+    kept = stats[:, cv2.CC_STAT_AREA] >= min_px
+    kept[0] = False
+    return np.asarray(kept[labels], bool)

@@ -1,0 +1,164 @@
+"""The road of quality control: a second look at a slide's pixels, into scores, a verdict and the slide's stain."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.config import QualityConfig
+from pipeline.errors import NoTissueError
+from pipeline.progress import Advance, no_bar
+from pipeline.project import Project
+from pipeline.quality.artefacts import find_bubbles, find_folds, find_pen
+from pipeline.quality.focus import blur_score
+from pipeline.quality.scan import QualityGrid, Scan, quality_grid, scan_slide, tissue_on
+from pipeline.quality.stain import fit_stain
+from pipeline.quality.thumbnail import write_thumbnail
+from pipeline.run_record import versions
+from pipeline.store.labels import read_tissue
+from pipeline.store.quality import SCORE_NAMES, Quality, finished_quality, read_quality, write_quality
+from pipeline.store.reader import StoreReader
+
+COARSEST_FOR_FOCUS_MPP = 2.5
+"""At coarser pixels a slide in focus and one out of it look alike."""
+METHOD_VERSION = 1
+"""Counts changes of the rules that give other scores from the same settings."""
+
+
+@dataclass(frozen=True)
+class QualityReport:
+    """What the second look gave."""
+
+    slide_id: str
+    verdict: str
+    reasons: tuple[str, ...]
+    shares: dict[str, float | None]
+    """Per score, the share of the tissue's cells above its threshold; None: could not be judged."""
+    picture: Path
+    skipped: bool
+    seconds: float
+
+
+def check_quality(
+    slide_id: str, project: Project, config: QualityConfig, *, advance: Advance = no_bar
+) -> QualityReport:
+    """Score a slide's tissue, fit its stain, draw it; the same slide with the same settings again is skipped.
+
+    Raises:
+        UnreadableError: no such store. NoTissueError: nothing to look at. LockedError, DiskFullError: the target.
+    """
+    start = time.perf_counter()
+    reader = StoreReader(project.store_path(slide_id))
+    picture = project.results_dir / "quality" / slide_id / "quality.png"
+    made_from = {
+        "source_sha256": reader.source_sha256,
+        "settings": config.model_dump(mode="json"),
+        "method": METHOD_VERSION,
+    }
+    summary = finished_quality(reader, made_from)
+    skipped = summary is not None
+    if summary is None:
+        summary = _check(reader, config, made_from, picture, advance)
+    elif not picture.exists():
+        quality = read_quality(reader.path)
+        assert quality is not None
+        write_thumbnail(picture, reader, quality, summary)
+    seconds = round(time.perf_counter() - start, 3)
+    shares = {name: entry["share_above"] for name, entry in summary["scores"].items()}
+    return QualityReport(
+        slide_id, summary["verdict"], tuple(summary["reasons"]), shares, picture, skipped, seconds
+    )  # fmt: skip
+
+
+def _check(
+    reader: StoreReader, config: QualityConfig, made_from: dict[str, Any], picture: Path, advance: Advance
+) -> dict[str, Any]:
+    grid = quality_grid(reader, config)
+    mask_yx, mask_mpp = read_tissue(reader.path)
+    tissue = tissue_on(grid, mask_yx, mask_mpp / reader.mpp0)
+    cell_tissue = _per_cell(tissue, grid)
+    if not (cell_tissue >= config.min_tissue).any():
+        raise NoTissueError(
+            f"slide {reader.slide_id}: no cell of {grid.cell_px0} level-0 pixels is at least {config.min_tissue:.0%} "
+            "tissue. Look at the tissue mask in the viewer; change [ingest] tissue and ingest again if it is wrong."
+        )
+    scan = scan_slide(reader, grid, tissue, config.stain_pixels, advance)
+    masks = {
+        "pen": find_pen(scan.overview, grid.overview_mpp),
+        "fold": find_folds(scan.overview, scan.lightest, tissue, grid.overview_mpp),
+        "bubble": find_bubbles(scan.overview, grid.overview_mpp),
+    }
+    masks["fold"] &= ~masks["pen"]  # ink is dark too
+    scores = {"blur": _blur(scan, tissue, grid)} | {name: _share(mask, tissue, grid) for name, mask in masks.items()}
+    scores_cyx = np.stack([scores[name] for name in SCORE_NAMES])
+    scores_cyx[:, cell_tissue < config.min_tissue] = np.nan
+    clean = ~np.logical_or.reduce(list(masks.values())).ravel()
+    sample = scan.sample[clean[scan.sample_at]]
+    stain = {**fit_stain(sample, config.stain), "mpp": grid.mpp, "versions": versions()}
+    summary = {**summarise(scores_cyx, config, grid.mpp), "cell_px0": grid.cell_px0, "mpp": grid.mpp}
+    summary |= {"made_from": made_from, "versions": versions()}
+    attributes = {"made_from": made_from, "thresholds": {n: config.limit(n).threshold for n in SCORE_NAMES}}
+    quality = Quality(SCORE_NAMES, scores_cyx.astype(np.float16), grid.cell_px0, attributes)
+    write_thumbnail(picture, reader, quality, summary)
+    write_quality(reader.path, quality, mpp0=reader.mpp0, summary=summary, stain=stain)
+    return summary
+
+
+def _blur(scan: Scan, tissue: NDArray[np.bool_], grid: QualityGrid) -> NDArray[np.float32]:
+    if grid.mpp > COARSEST_FOR_FOCUS_MPP:
+        return np.full((grid.rows, grid.columns), np.nan, np.float32)
+    return blur_score(scan.sharp, scan.soft, _per_cell(tissue, grid) * grid.cell_px**2)
+
+
+def _per_cell(values_yx: NDArray[np.bool_], grid: QualityGrid) -> NDArray[np.float32]:
+    """Share of each cell, float32 (rows, columns)."""
+    c = grid.cell_side
+    return np.asarray(values_yx.reshape(grid.rows, c, grid.columns, c).mean((1, 3)), np.float32)
+
+
+def _share(mask: NDArray[np.bool_], tissue: NDArray[np.bool_], grid: QualityGrid) -> NDArray[np.float32]:
+    """Share of each cell's tissue that the mask covers."""
+    covered, whole = _per_cell(mask & tissue, grid), _per_cell(tissue, grid)
+    return np.asarray(covered / np.maximum(whole, 1e-6), np.float32)
+
+
+def summarise(scores_cyx: NDArray[np.float32], config: QualityConfig, mpp: float) -> dict[str, Any]:
+    """Verdict on a slide: `review` when a score is above its threshold in too large a share of the tissue.
+
+    Args:
+        scores_cyx: float (scores, rows, columns) in the order of SCORE_NAMES; NaN = no tissue.
+        mpp: microns per pixel that the scores were made at.
+    """
+    reasons, entries = [], {}
+    for name, scores in zip(SCORE_NAMES, scores_cyx, strict=True):
+        limit = config.limit(name)
+        known = scores[np.isfinite(scores)]
+        entry: dict[str, Any] = {"threshold": limit.threshold, "max_share": limit.max_share, "cells": len(known)}
+        entry |= {"median": None, "p95": None, "share_above": None}
+        if len(known):
+            share = float((known > limit.threshold).mean())
+            entry |= {"median": _rounded(np.median(known)), "p95": _rounded(np.percentile(known, 95))}
+            entry["share_above"] = _rounded(share)
+            if share > limit.max_share:
+                reasons.append(
+                    f"{name} above {limit.threshold:g} in {share:.1%} of the tissue (at most {limit.max_share:.1%})"
+                )
+        elif name == "blur":
+            reasons.append(
+                f"focus cannot be judged at {mpp:.3g} µm/px"
+                if mpp > COARSEST_FOR_FOCUS_MPP
+                else "no edges to judge focus by"
+            )
+        entries[name] = entry
+    tissue_cells = int(np.isfinite(scores_cyx).any(0).sum())
+    verdict = "review" if reasons else "ok"
+    return {"verdict": verdict, "reasons": reasons, "scores": entries, "tissue_cells": tissue_cells}
+
+
+def _rounded(value: float) -> float:
+    return round(float(value), 4)

@@ -1,0 +1,64 @@
+"""A picture of the slide with its tissue outlined and every cell above a threshold coloured."""
+
+from __future__ import annotations
+
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")
+import numpy as np
+from matplotlib import pyplot as plt
+from matplotlib.colors import to_rgba
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from pipeline.files import write_bytes_atomic
+from pipeline.store.labels import read_tissue
+from pipeline.store.quality import Quality
+from pipeline.store.reader import StoreReader
+from pipeline.store.render import thumbnail
+from pipeline.units import RESEARCH_USE
+
+THUMBNAIL_PX = 1400
+COLOURS = {"blur": "#ffd000", "pen": "#00c8ff", "fold": "#ff3b30", "bubble": "#34c759"}
+TISSUE_COLOUR = "black"
+
+
+def write_thumbnail(path: Path, reader: StoreReader, quality: Quality, summary: dict[str, Any]) -> None:
+    """Write the picture as PNG.
+
+    Args:
+        summary: the slide's `qc`, for thresholds, shares and the verdict.
+    """
+    width_px0, height_px0 = reader.size_wh_px0
+    figure, axes = plt.subplots(figsize=(10, 10 * height_px0 / width_px0 + 1.4), dpi=130, layout="constrained")
+    axes.imshow(thumbnail(reader, THUMBNAIL_PX), extent=(0, width_px0, height_px0, 0), interpolation="bilinear")
+    mask_yx, mask_mpp = read_tissue(reader.path)
+    cell_px0 = mask_mpp / reader.mpp0
+    if mask_yx.any() and not mask_yx.all():
+        rows, columns = ((np.arange(n) + 0.5) * cell_px0 for n in mask_yx.shape)
+        axes.contour(columns, rows, mask_yx, levels=[0.5], colors=TISSUE_COLOUR, linewidths=0.7)
+    handles: list[Patch | Line2D] = [Line2D([], [], color=TISSUE_COLOUR, linewidth=1, label="tissue")]
+    _, rows_c, columns_c = quality.scores_cyx.shape
+    extent = (0, columns_c * quality.cell_px0, rows_c * quality.cell_px0, 0)
+    for name, scores in zip(quality.names, quality.scores_cyx.astype(np.float32), strict=True):
+        entry = summary["scores"][name]
+        overlay = np.zeros((*scores.shape, 4))
+        overlay[np.nan_to_num(scores, nan=0.0) > entry["threshold"]] = to_rgba(COLOURS[name], 0.5)
+        axes.imshow(overlay, extent=extent, interpolation="nearest")
+        share = "not judged" if entry["share_above"] is None else f"{entry['share_above']:.1%} of the tissue"
+        label = f"{name} above {entry['threshold']:g}: {share}"
+        handles.append(Patch(color=to_rgba(COLOURS[name], 0.5), label=label))
+    axes.set(xlim=(0, width_px0), ylim=(height_px0, 0), xticks=[], yticks=[])
+    verdict = ": ".join(
+        [summary["verdict"], "; ".join(summary["reasons"])] if summary["reasons"] else [summary["verdict"]]
+    )
+    axes.set_title(f"{reader.slide_id}: {verdict}\n{RESEARCH_USE}", fontsize=9, wrap=True)
+    figure.legend(handles=handles, loc="outside lower center", ncols=3, fontsize=8, frameon=False)
+    buffer = BytesIO()
+    figure.savefig(buffer, format="png", bbox_inches="tight", metadata={"Description": RESEARCH_USE})
+    plt.close(figure)
+    write_bytes_atomic(path, buffer.getvalue())
