@@ -194,6 +194,26 @@ def evaluate(
 
 
 @cli.command()
+def export(
+    slide: Annotated[str, typer.Argument(metavar="SLIDE_ID|STORE", help="Slide of the project, or a store.")],
+    out: Annotated[Path, typer.Argument(help="Copy to write; must not be there yet.")],
+    to: Annotated[
+        str | None, typer.Option(help="ngff-0.5, ngff-0.4, ome-tiff or tiff [default: by the name of OUT].")
+    ] = None,
+    quality: Annotated[
+        int | None, typer.Option(min=1, max=100, help="TIFF: JPEG of this quality in place of lossless deflate.")
+    ] = None,
+    associated: Annotated[bool, typer.Option("--associated", help="Take kept label and macro along.")] = False,
+    project: ProjectOption = HERE,
+    as_json: JsonOption = False,
+) -> None:
+    """Write a copy of a slide that programs without gemslide read."""
+    from pipeline.verbs.export import run_export
+
+    run_export(slide, out, project, to=to, quality=quality, associated=associated, as_json=as_json)
+
+
+@cli.command()
 def demo(project: ProjectOption = Path("demo"), as_json: JsonOption = False) -> None:
     """The whole road on four slides made from a real picture: ingest, tile, train, infer, evaluate."""
     from pipeline.verbs.demo import run

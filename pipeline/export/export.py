@@ -1,0 +1,112 @@
+"""The road of export: one store into one copy that programs without gemslide read."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, get_args
+
+from pipeline.errors import BadRecipeError
+from pipeline.export.ngff import NgffExport, about_export
+from pipeline.export.target import check_free, new_file
+from pipeline.export.tiff import TiffExport
+from pipeline.files import new_folder
+from pipeline.progress import Advance, no_bar
+from pipeline.store.array_reader import ArrayReader
+from pipeline.store.reader import StoreReader
+
+ExportKind = Literal["ngff-0.5", "ngff-0.4", "ome-tiff", "tiff"]
+_SUFFIXES: tuple[tuple[tuple[str, ...], ExportKind], ...] = (
+    ((".ome.tif", ".ome.tiff", ".ome.btf"), "ome-tiff"),
+    ((".tif", ".tiff", ".btf"), "tiff"),
+    ((".zarr",), "ngff-0.5"),
+)
+
+
+@dataclass(frozen=True)
+class ExportRequest:
+    """What to write, and where."""
+
+    store: Path
+    out: Path
+    kind: ExportKind
+    quality: int | None = None
+    """TIFF only: JPEG quality of levels that are not stored as JPEG; None keeps them lossless."""
+    with_associated: bool = False
+    """Take the label, macro and thumbnail along, where the store has them."""
+
+
+@dataclass(frozen=True)
+class ExportReport:
+    """What became of it."""
+
+    slide_id: str
+    source_sha256: str
+    how: dict[str, str]
+    """For each level and associated image, in words, how it was written."""
+    bytes: int
+    seconds: float
+
+
+def kind_of(to: str | None, out: Path) -> ExportKind:
+    """The format that was asked for, else the one that the target's name means.
+
+    Raises:
+        BadRecipeError: neither names one.
+    """
+    known: tuple[ExportKind, ...] = get_args(ExportKind)
+    if to:
+        for kind in known:
+            if kind == to:
+                return kind
+        raise BadRecipeError(f"--to {to}: unknown format. Known are {', '.join(known)}.")
+    for suffixes, kind in _SUFFIXES:
+        if out.name.lower().endswith(suffixes):
+            return kind
+    raise BadRecipeError(f"{out}: its name says no format. Add --to with one of {', '.join(known)}.")
+
+
+def export_slide(request: ExportRequest, *, advance: Advance = no_bar) -> ExportReport:
+    """Write one copy; it appears under its name when it is whole, and replaces nothing.
+
+    Memory stays bounded whatever the slide's size: a shard, or a few tiles, per thread.
+
+    Raises:
+        BadRecipeError: the target exists, or options that do not fit. UnreadableError: no such store.
+        CorruptTileError: a chunk of the store is damaged. LockedError, DiskFullError: the target.
+    """
+    start = time.perf_counter()
+    reader = StoreReader(request.store)
+    check_free(request.out, request.store)
+    is_tiff = request.kind in ("ome-tiff", "tiff")
+    if request.quality is not None and not is_tiff:
+        raise BadRecipeError(
+            f"--quality {request.quality} with {request.kind}: NGFF copies are lossless. Leave it out."
+        )
+    associated = _associated(reader) if request.with_associated else {}
+    if is_tiff:
+        tiff = TiffExport(reader, request.kind == "ome-tiff", request.quality, associated, advance)
+        with new_file(request.out) as stream:
+            check_free(request.out, request.store)
+            tiff.write(stream)
+        how = tiff.how
+    else:
+        ngff = NgffExport(reader, associated, about_export(reader), advance)
+        with new_folder(request.out) as folder:
+            check_free(request.out, request.store)
+            (ngff.write_05 if request.kind == "ngff-0.5" else ngff.write_04)(folder)
+        how = dict.fromkeys([*(str(level.level) for level in reader.levels), *associated], "zstd, lossless")
+    seconds = round(time.perf_counter() - start, 3)
+    return ExportReport(reader.slide_id, reader.source_sha256, how, _bytes(request.out), seconds)
+
+
+def _associated(reader: StoreReader) -> dict[str, ArrayReader]:
+    """Arrays of the store's further series by name; ingest keeps none unless asked to."""
+    names = enumerate(reader.attributes.get("associated", ()), start=1)
+    return {name: ArrayReader.open(reader.path / str(series) / "0") for series, name in names}
+
+
+def _bytes(path: Path) -> int:
+    files = [path] if path.is_file() else [p for p in path.rglob("*") if p.is_file()]
+    return sum(p.stat().st_size for p in files)

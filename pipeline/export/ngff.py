@@ -1,0 +1,223 @@
+"""NGFF copies that need core codecs only: 0.5 (zarr v3, zstd in shards) and 0.4 (zarr v2, Blosc-zstd chunks)."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numcodecs.blosc import Blosc
+from numpy.typing import NDArray
+
+from pipeline.progress import Advance
+from pipeline.store.array_reader import ArrayReader
+from pipeline.store.codecs import encode_zstd
+from pipeline.store.labels import read_array
+from pipeline.store.layout import FILL_VALUE, IMAGE, LABELS, ArraySpec
+from pipeline.store.metadata import ome_xml, read_json, write_group, write_json
+from pipeline.store.reader import StoreReader
+from pipeline.store.shard import write_shard
+
+V2_CHUNK_PX = 1024
+ATTRIBUTE = "gemslide_export"
+_BLOSC = Blosc(cname="zstd", clevel=3, shuffle=Blosc.NOSHUFFLE)
+_WORKERS = max(2, os.cpu_count() or 1)
+
+ReadPlanes = Callable[[int, int, int, int], NDArray[np.uint8]]
+"""(y, x, height, width) -> values of a v2 array there: c,y,x or y,x."""
+
+
+@dataclass(frozen=True)
+class NgffExport:
+    """Writes one copy into a folder: image, its labels, and associated images as further series.
+
+    Args:
+        associated: arrays by name, in the order of their series.
+    """
+
+    reader: StoreReader
+    associated: dict[str, ArrayReader]
+    about: dict[str, Any]
+    """Root attribute `gemslide_export`: what NGFF has no place for."""
+    advance: Advance
+
+    def write_05(self, folder: Path) -> None:
+        """NGFF 0.5. Chunks and shards are the store's own; JPEG chunks are decoded and stored with zstd."""
+        store = self.reader.path
+        for level in self.reader.levels:
+            self._write_level_05(folder / IMAGE / str(level.level), level.array)
+        write_group(folder / IMAGE, {"ome": _ome(store / IMAGE)})
+        if (store / LABELS).is_dir():
+            shutil.copytree(store / LABELS, folder / LABELS)
+        for series, array in enumerate(self.associated.values(), start=1):
+            self._write_level_05(folder / str(series) / "0", array)
+            write_group(folder / str(series), {"ome": _ome(array.path.parent)})
+        write_group(folder / "OME", {"ome": {"version": "0.5", "series": self._series()}})
+        self._write_xml(folder)
+        write_group(folder, {"ome": {"version": "0.5", "bioformats2raw.layout": 3}, ATTRIBUTE: self.about})
+
+    def _write_level_05(self, path: Path, array: ArrayReader) -> None:
+        spec = replace(array.spec, codec="zstd")
+        for shard_row in range(spec.shard_rows):
+            (path / spec.shard_key(shard_row, 0)).parent.mkdir(parents=True, exist_ok=True)
+        self.advance.expect(spec.shard_rows * spec.shard_columns)
+
+        def write(shard_row: int, shard_column: int) -> None:
+            chunks = [_zstd_chunk(array, spec, *at) for at in _chunks_of_shard(spec, shard_row, shard_column)]
+            write_shard(path / spec.shard_key(shard_row, shard_column), chunks)
+            self.advance(1)
+
+        _in_parallel(write, itertools.product(range(spec.shard_rows), range(spec.shard_columns)))
+        write_json(path / "zarr.json", spec.to_zarr_json())
+
+    def write_04(self, folder: Path) -> None:
+        """NGFF 0.4. Chunks of three planes of 1024 × 1024 px, in files named by `/`."""
+        store = self.reader.path
+        for level in self.reader.levels:
+            self._write_level_04(folder / IMAGE / str(level.level), level.array)
+        _write_v2_group(folder / IMAGE, _as_04(_ome(store / IMAGE)))
+        if (store / LABELS).is_dir():
+            self._write_labels_04(folder)
+        for series, array in enumerate(self.associated.values(), start=1):
+            self._write_level_04(folder / str(series) / "0", array)
+            _write_v2_group(folder / str(series), _as_04(_ome(array.path.parent)))
+        _write_v2_group(folder / "OME", {"series": self._series()})
+        self._write_xml(folder)
+        _write_v2_group(folder, {"bioformats2raw.layout": 3, ATTRIBUTE: self.about})
+
+    def _write_level_04(self, path: Path, array: ArrayReader) -> None:
+        def read(y_px: int, x_px: int, height_px: int, width_px: int) -> NDArray[np.uint8]:
+            return np.moveaxis(array.read_region(x_px, y_px, width_px, height_px), -1, 0)
+
+        self._write_v2(path, (3, array.spec.height_px, array.spec.width_px), read, FILL_VALUE)
+
+    def _write_labels_04(self, folder: Path) -> None:
+        labels = self.reader.path / LABELS
+        names = _ome(labels)["labels"]
+        for name in names:
+            ome = _ome(labels / name)
+            for dataset in (entry["path"] for entry in ome["multiscales"][0]["datasets"]):
+                values = read_array(labels / name / dataset)
+
+                def read(y: int, x: int, height: int, width: int, values: NDArray[Any] = values) -> NDArray[Any]:
+                    part = values[y : y + height, x : x + width]
+                    return np.pad(part, ((0, height - part.shape[0]), (0, width - part.shape[1])))
+
+                self._write_v2(folder / LABELS / name / dataset, values.shape, read, 0, str(values.dtype.str))
+            _write_v2_group(folder / LABELS / name, _as_04(ome))
+        _write_v2_group(folder / LABELS, {"labels": names})
+
+    def _write_v2(
+        self, path: Path, shape: tuple[int, ...], read: ReadPlanes, fill_value: int, dtype: str = "|u1"
+    ) -> None:
+        """One array; chunks that hold nothing but the fill value are left out."""
+        side = V2_CHUNK_PX
+        rows, columns = (-(-size // side) for size in shape[-2:])
+        lead = ("0",) * (len(shape) - 2)
+        for row in range(rows):
+            path.joinpath(*lead, str(row)).mkdir(parents=True, exist_ok=True)
+        self.advance.expect(rows * columns)
+
+        def write(row: int, column: int) -> None:
+            values = np.ascontiguousarray(read(row * side, column * side, side, side))
+            if (values != fill_value).any():
+                _write_file(path.joinpath(*lead, str(row), str(column)), _BLOSC.encode(values))
+            self.advance(1)
+
+        _in_parallel(write, itertools.product(range(rows), range(columns)))
+        write_json(
+            path / ".zarray",
+            {
+                "zarr_format": 2,
+                "shape": list(shape),
+                "chunks": [*shape[:-2], side, side],
+                "dtype": dtype,
+                "compressor": _BLOSC.get_config(),
+                "fill_value": fill_value,
+                "order": "C",
+                "filters": None,
+                "dimension_separator": "/",
+            },
+        )
+
+    def _series(self) -> list[str]:
+        return [str(i) for i in range(1 + len(self.associated))]
+
+    def _write_xml(self, folder: Path) -> None:
+        width_px, height_px = self.reader.size_wh_px0
+        images: list[tuple[str, int, int, float | None]] = [("slide", width_px, height_px, self.reader.mpp0)]
+        images += [(name, array.spec.width_px, array.spec.height_px, None) for name, array in self.associated.items()]
+        (folder / "OME").mkdir(exist_ok=True)
+        (folder / "OME" / "METADATA.ome.xml").write_text(ome_xml(images), encoding="utf-8")
+
+
+def _in_parallel(work: Callable[[int, int], None], positions: Iterable[tuple[int, int]]) -> None:
+    """Call `work` with every position, a few at a time; after an error nothing more is begun."""
+    pool = ThreadPoolExecutor(_WORKERS)
+    try:
+        for _ in pool.map(lambda position: work(*position), positions):
+            pass
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _ome(group: Path) -> dict[str, Any]:
+    """The `ome` attribute of one of the store's groups."""
+    ome = read_json(group / "zarr.json")["attributes"]["ome"]
+    assert isinstance(ome, dict)
+    return ome
+
+
+def _chunks_of_shard(spec: ArraySpec, shard_row: int, shard_column: int) -> Iterable[tuple[int, int]]:
+    n = spec.shard_chunks
+    return itertools.product(range(shard_row * n, shard_row * n + n), range(shard_column * n, shard_column * n + n))
+
+
+def _zstd_chunk(array: ArrayReader, spec: ArraySpec, row: int, column: int) -> tuple[bytes, ...]:
+    """A chunk's buffers under zstd; none where the store has no chunk."""
+    if row >= spec.rows or column >= spec.columns:
+        return ()
+    if array.spec.codec == "zstd":
+        stored = array.chunk(row, column)
+        return () if stored is None else (stored,)
+    pixels = array.decoded_chunk(row, column)
+    return () if pixels is None else (encode_zstd(pixels),)
+
+
+def _as_04(ome: dict[str, Any]) -> dict[str, Any]:
+    """Attributes of NGFF 0.4: without the key `ome`, the version in each part."""
+    parts = {key: value for key, value in ome.items() if key != "version"}
+    parts["multiscales"] = [{"version": "0.4", **entry} for entry in ome["multiscales"]]
+    if "image-label" in parts:
+        parts["image-label"] = {**parts["image-label"], "version": "0.4"}
+    return parts
+
+
+def _write_v2_group(path: Path, attributes: dict[str, Any]) -> None:
+    path.mkdir(parents=True, exist_ok=True)
+    write_json(path / ".zgroup", {"zarr_format": 2})
+    write_json(path / ".zattrs", attributes)
+
+
+def _write_file(path: Path, data: bytes) -> None:
+    """A file of a folder that gets its name when it is complete, so there is no need to write it aside."""
+    with path.open("wb") as stream:
+        stream.write(data)
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def about_export(reader: StoreReader) -> dict[str, Any]:
+    """What NGFF has no place for: which slide, its scale and colours. Nothing here names a file or a person."""
+    kept = ("slide_id", "mpp0", "icc", "objective_power", "scanner_model")
+    return {
+        **{key: reader.attributes.get(key) for key in kept},
+        "source_sha256": reader.source_sha256,
+        "routes": [level["route"] for level in reader.attributes["levels"]],
+    }

@@ -1,0 +1,192 @@
+"""A pyramidal TIFF from a store: stored JPEG tiles are copied byte for byte, everything else is compressed anew."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from io import BytesIO
+from typing import Any, BinaryIO
+
+import numpy as np
+import tifffile
+
+from pipeline.export.jpeg_kind import JpegKind, jpeg_kind
+from pipeline.export.ome_xml import OmeImage, ome_tiff_xml
+from pipeline.progress import Advance
+from pipeline.store.array_reader import ArrayReader, Pixels
+from pipeline.store.codecs import encode_jpeg_2000
+from pipeline.store.layout import FILL_VALUE
+from pipeline.store.reader import StoreReader
+
+COMPRESSION_JPEG, COMPRESSION_DEFLATE, COMPRESSION_JPEG_2000 = 7, 8, 33005
+"""33005 is Aperio's number for JPEG 2000 of R, G, B, which tifffile, Bio-Formats and QuPath know."""
+RECODED_TILE_PX = 512
+_WORKERS = max(2, os.cpu_count() or 1)
+_BUFFER_BYTES = 32 * 2**20
+
+
+class _MixedTilesError(Exception):
+    """A tile of a level is of another kind than its first: TIFF cannot say that, so the level is compressed anew."""
+
+
+@dataclass(frozen=True)
+class _Page:
+    """One level, or one associated image, as a page of the TIFF."""
+
+    array: ArrayReader
+    mpp: float | None
+    is_level: bool = False
+    """A smaller copy of the page before it."""
+
+
+@dataclass
+class TiffExport:
+    """Writes one TIFF.
+
+    Args:
+        is_ome: levels in SubIFDs under OME-XML; else every level is a page of its own, as OpenSlide wants it.
+        quality: JPEG quality of levels that are not stored as JPEG; None: deflate, lossless.
+    """
+
+    reader: StoreReader
+    is_ome: bool
+    quality: int | None
+    associated: dict[str, ArrayReader]
+    advance: Advance
+    how: dict[str, str] = field(default_factory=dict)
+    """For each level and associated image, in words, how it was written."""
+    _recoded: set[str] = field(default_factory=set)
+
+    def write(self, stream: BinaryIO) -> None:
+        """Write everything; starts again when a level turns out to hold tiles of several kinds."""
+        while True:
+            try:
+                self._write_once(stream)
+                return
+            except _MixedTilesError as error:
+                self._recoded.add(str(error))
+                stream.seek(0)
+                stream.truncate(0)
+
+    def _write_once(self, stream: BinaryIO) -> None:
+        levels = [
+            _Page(level.array, self.reader.mpp0 * level.downsample, level.level > 0) for level in self.reader.levels
+        ]
+        with tifffile.TiffWriter(stream, bigtiff=True) as tiff:
+            for number, page in enumerate(levels):
+                self._write_page(tiff, str(number), page, subifds=len(levels) - 1 if number == 0 else 0)
+            for name, array in self.associated.items():
+                self._write_page(tiff, name, _Page(array, None), subifds=0)
+
+    def _write_page(self, tiff: tifffile.TiffWriter, name: str, page: _Page, *, subifds: int) -> None:
+        spec = page.array.spec
+        options, words = self._coding(name, page.array)
+        self.how[name] = words
+        if page.mpp:
+            per_cm = 1e4 / page.mpp
+            options |= {"resolution": (per_cm, per_cm), "resolutionunit": "CENTIMETER"}
+        if self.is_ome and subifds:
+            options["subifds"] = subifds
+        if name == "0":
+            options["description"] = self._description()
+        if page.mpp and self.reader.icc:
+            options["iccprofile"] = self.reader.icc
+        tiff.write(
+            shape=(spec.height_px, spec.width_px, 3),
+            dtype=np.uint8,
+            photometric="rgb",
+            subfiletype=1 if page.is_level else 0,
+            metadata=None,
+            software=False,
+            **options,
+        )
+
+    def _description(self) -> str:
+        if not self.is_ome:
+            return f"gemslide export of {self.reader.slide_id}"
+        width_px, height_px = self.reader.size_wh_px0
+        images = [OmeImage(self.reader.slide_id, width_px, height_px, self.reader.mpp0)]
+        images += [OmeImage(n, a.spec.width_px, a.spec.height_px, None) for n, a in self.associated.items()]
+        return ome_tiff_xml(images, self.reader.attributes.get("objective_power"))
+
+    def _coding(self, name: str, array: ArrayReader) -> tuple[dict[str, Any], str]:
+        """tifffile's options that carry the tiles of one page, and what that means in words."""
+        t = array.spec.chunk_px
+        if name not in self._recoded and array.spec.codec == "imagecodecs_jpeg":
+            kind = _first_kind(array)
+            if kind and kind.fits_tiff(t):
+                tiles = self._stored(name, array, _white_jpeg(kind, t), kind)
+                return {"data": tiles, "tile": (t, t), **_jpeg_options(kind)}, "JPEG tiles as stored"
+        if self.is_ome and array.spec.codec == "imagecodecs_jpeg2k" and t % 16 == 0:
+            white = encode_jpeg_2000(np.full((t, t, 3), FILL_VALUE, np.uint8))
+            tiles = self._stored(name, array, white, None)
+            jpeg_2000 = {"data": tiles, "tile": (t, t), "compression": COMPRESSION_JPEG_2000}
+            return jpeg_2000, "JPEG 2000 tiles as stored"
+        options: dict[str, Any] = {
+            "data": self._decoded(array),
+            "tile": (RECODED_TILE_PX, RECODED_TILE_PX),
+            "maxworkers": _WORKERS,
+            "buffersize": _BUFFER_BYTES,
+        }
+        if self.quality is None:
+            return {**options, "compression": COMPRESSION_DEFLATE, "predictor": True}, "deflate, lossless"
+        jpeg = _jpeg_options(JpegKind(is_rgb=False, subsampling=(1, 1)))
+        jpeg["compressionargs"]["level"] = self.quality
+        return {**options, **jpeg}, f"JPEG of quality {self.quality}"
+
+    def _stored(self, name: str, array: ArrayReader, white: bytes, kind: JpegKind | None) -> Iterator[bytes]:
+        """The stored streams, row by row; a white one where the store has none, since readers would show black."""
+        self.advance.expect(array.spec.rows)
+        for row in range(array.spec.rows):
+            for column in range(array.spec.columns):
+                chunk = array.chunk(row, column)
+                if chunk is None:
+                    yield white
+                    continue
+                if kind and jpeg_kind(chunk) != kind:
+                    raise _MixedTilesError(name)
+                yield chunk
+            self.advance(1)
+
+    def _decoded(self, array: ArrayReader) -> Iterator[Pixels]:
+        """Tiles row by row; the last ones of a row or column are filled up with white."""
+        t = RECODED_TILE_PX
+        self.advance.expect(-(-array.spec.height_px // t))
+        for y_px in range(0, array.spec.height_px, t):
+            for x_px in range(0, array.spec.width_px, t):
+                yield array.read_region(x_px, y_px, t, t)
+            self.advance(1)
+
+
+def _first_kind(array: ArrayReader) -> JpegKind | None:
+    """Kind of the first tile that is there."""
+    for row in range(array.spec.rows):
+        for column in range(array.spec.columns):
+            chunk = array.chunk(row, column)
+            if chunk is not None:
+                return jpeg_kind(chunk)
+    return None
+
+
+def _jpeg_options(kind: JpegKind) -> dict[str, Any]:
+    return {
+        "compression": COMPRESSION_JPEG,
+        "compressionargs": {"outcolorspace": "RGB" if kind.is_rgb else "YCBCR"},
+        "subsampling": kind.subsampling,
+    }
+
+
+def _white_jpeg(kind: JpegKind, tile_px: int) -> bytes:
+    """A white tile of the same kind; at quality 100 white comes back as 255."""
+    stream = BytesIO()
+    options = _jpeg_options(kind)
+    options["compressionargs"]["level"] = 100
+    white = np.full((tile_px, tile_px, 3), FILL_VALUE, np.uint8)
+    with tifffile.TiffWriter(stream) as tiff:
+        tiff.write(white, tile=(tile_px, tile_px), photometric="rgb", metadata=None, **options)
+    stream.seek(0)
+    with tifffile.TiffFile(stream) as tiff:
+        page = tiff.pages.first
+        stream.seek(page.dataoffsets[0])
+        return stream.read(page.databytecounts[0])

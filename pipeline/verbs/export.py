@@ -1,0 +1,61 @@
+"""`gemslide export`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pipeline.cli_output import Reporter, errors_in_words
+from pipeline.export.export import ExportRequest, export_slide, kind_of
+from pipeline.progress import bar
+from pipeline.project import STORE_SUFFIX, Project
+from pipeline.run_record import RunRecord, SlideOutcome, recorded
+
+
+def run_export(
+    slide: str, out: Path, project_dir: Path, *, to: str | None, quality: int | None, associated: bool, as_json: bool
+) -> None:
+    project, store = _find_store(slide, Project(project_dir))
+    reporter = Reporter(as_json=as_json)
+    with errors_in_words(as_json=as_json, name=slide, reporter=reporter):
+        request = ExportRequest(store, out, kind_of(to, out), quality, associated)
+        # The record says neither where the copy went nor under which name: both can name people.
+        settings = {"to": request.kind, "quality": quality, "associated": associated}
+        record = RunRecord("export", settings)
+        if project is None:
+            reporter.attempt(_slide_id(store), lambda: _export(request, record))
+        else:
+            with recorded(record, project.runs_dir), record.phase("export"):
+                record.slides.append(_unplaced(reporter.attempt(_slide_id(store), lambda: _export(request, record))))
+    reporter.finish()
+
+
+def _find_store(slide: str, project: Project) -> tuple[Project | None, Path]:
+    """A store by slide id or by path, and the project it lies in (None: in none)."""
+    path = Path(slide)
+    if not path.exists() and path.name == slide:
+        path = project.store_path(slide.removesuffix(STORE_SUFFIX))
+    folder = path.resolve().parent
+    return (Project(folder.parent) if folder.name == "slides" and path.exists() else None), path
+
+
+def _slide_id(store: Path) -> str:
+    return store.name.removesuffix(STORE_SUFFIX)
+
+
+def _unplaced(outcome: SlideOutcome) -> SlideOutcome:
+    return SlideOutcome(outcome.slide_id, outcome.status, code=outcome.code, seconds=outcome.seconds)
+
+
+def _export(request: ExportRequest, record: RunRecord) -> SlideOutcome:
+    with bar(f"export {_slide_id(request.store)}") as advance:
+        report = export_slide(request, advance=advance)
+    record.inputs.append({"id": report.slide_id, "sha256": report.source_sha256})
+    record.outputs.append(f"{request.kind}, {report.bytes} bytes")
+    how = "; ".join(f"{name} {words}" for name, words in report.how.items())
+    return SlideOutcome(
+        report.slide_id,
+        "done",
+        message=f"done: {request.out} ({request.kind}, {report.bytes / 2**20:.1f} MiB): {how}",
+        output=str(request.out),
+        seconds=report.seconds,
+    )
