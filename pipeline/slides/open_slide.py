@@ -59,10 +59,14 @@ def _is_ome_zarr(path: Path, _: str | None) -> bool:
     return path.is_dir() and any((path / name).is_file() for name in ("zarr.json", ".zgroup", ".zattrs"))
 
 
+def _is_plain_tiff(path: Path, vendor: str | None) -> bool:
+    return vendor in TIFF_VENDORS and path.is_file() and is_tiff(path) and not hides_ycc(path)
+
+
 READERS: list[tuple[str, Callable[[Path, str | None], bool], Callable[[Path, str | None], Slide]]] = [
     ("ome-zarr", _is_ome_zarr, _open_ome_zarr),
     ("wsidicom", _is_dicom, _open_dicom),
-    ("tifffile", lambda path, vendor: vendor in TIFF_VENDORS and is_tiff(path) and not hides_ycc(path), _open_tiff),
+    ("tifffile", _is_plain_tiff, _open_tiff),
     ("openslide", lambda path, vendor: vendor is not None, _open_openslide),
 ]
 

@@ -5,15 +5,20 @@ import io
 
 import numpy as np
 import pytest
+import tifffile
+import zarr
 from PIL import Image, ImageCms
 
 from pipeline.config import IngestConfig
 from pipeline.ingest.ingest import IngestRequest, ingest_slide
 from pipeline.project import Project
-from pipeline.store.codecs import JpegCodec
+from pipeline.store.layout import ArraySpec
 from pipeline.store.metadata import read_json, write_json
 from pipeline.store.reader import StoreReader
 from pipeline.store.render import render_chunk_jpeg, thumbnail
+from pipeline.store.shard import write_shard
+from pipeline.store.zarr_codecs import Jpeg2000Codec, JpegCodec
+from tests.pipeline.make import picture, write_jpeg_pyramid
 from tests.small_road import make_slide
 
 
@@ -81,6 +86,29 @@ def test_a_picture_of_the_level_s_own_size_is_the_level(store):
     )
 
 
-def test_an_array_whose_tables_lie_elsewhere_is_refused_and_not_decoded_wrongly():
-    with pytest.raises(ValueError, match="complete JPEG streams only"):
-        JpegCodec.from_dict({"name": "imagecodecs_jpeg", "configuration": {"tables": "/9j/2wBD"}})
+def test_an_array_whose_tables_lie_in_its_configuration_is_decoded_by_plain_zarr_with_the_right_colours(tmp_path):
+    """As the imagecodecs project's own codec keeps abbreviated tiles."""
+    source = write_jpeg_pyramid(tmp_path / "a.tiff", [picture(256, 256)], photometric="rgb")
+    with tifffile.TiffFile(source) as tiff:
+        page = tiff.pages[0]
+        tiff.filehandle.seek(page.dataoffsets[0])
+        tile, tables = tiff.filehandle.read(page.databytecounts[0]), page.jpegtables
+        expected = page.asarray()
+    meta = ArraySpec(256, 256, 256, 1, "imagecodecs_jpeg").to_zarr_json()
+    keys = {"tables": base64.b64encode(tables).decode(), "colorspace_jpeg": "RGB", "colorspace_data": "RGB"}
+    meta["codecs"][0]["configuration"]["codecs"][1]["configuration"] = keys
+    (tmp_path / "array/c/0/0").mkdir(parents=True)
+    write_json(tmp_path / "array/zarr.json", meta)
+    write_shard(tmp_path / "array/c/0/0/0", [(tile,)])
+
+    found = zarr.open_array(tmp_path / "array", mode="r")[...]
+
+    np.testing.assert_array_equal(np.moveaxis(found, 0, -1), expected)
+    with pytest.raises(ValueError, match="no complete streams"):
+        ArraySpec.from_zarr_json(meta)
+
+
+@pytest.mark.parametrize("codec", [JpegCodec, Jpeg2000Codec])
+def test_a_configuration_key_that_nobody_knows_is_refused(codec):
+    with pytest.raises(ValueError, match=r"unknown configuration keys \['colour'\]"):
+        codec.from_dict({"name": codec.codec_name, "configuration": {"colour": 1}})

@@ -24,7 +24,7 @@ from tests.pipeline.make import halved, ingest, overwrite_tag, picture, write_jp
 ICC_TAG = 34675
 GEMSLIDE_KEYS = {
     "contract_version", "slide_id", "mpp0", "source", "levels", "associated", "icc", "objective_power", "scanner_model",
-    "mpp_source", "stain", "qc", "ingest",
+    "bounds_px0", "mpp_source", "stain", "qc", "ingest",
 }  # fmt: skip
 SECRETIVE = (
     "Aperio Image Library v11.2.1\r\n900x700 (256x256) JPEG/RGB Q=30|AppMag = 20|StripeWidth = 2040|"
@@ -80,7 +80,7 @@ def test_ngff_models_accept_root_image_label_and_predictions(store):
     [
         ("0", [3, 900, 1300], 480, 240, ["transpose", "imagecodecs_jpeg"]),
         ("1", [3, 450, 650], 480, 240, ["transpose", "imagecodecs_jpeg"]),
-        ("2", [3, 225, 325], 512, 512, ["transpose", "bytes", "zstd"]),
+        ("2", [3, 225, 325], 480, 240, ["transpose", "bytes", "zstd"]),
     ],
 )
 def test_a_level_is_described_as_the_contract_says(store, level, shape, shard, chunk, codecs):
@@ -165,14 +165,15 @@ def test_the_root_says_exactly_what_the_contract_lists(store):
     assert set(root) == {"ome", "gemslide"}
     assert set(ours) == GEMSLIDE_KEYS
     assert set(ours["source"]) == {"sha256", "bytes", "format", "files"}
-    assert [set(level) for level in ours["levels"]] == [{"path", "downsample", "route", "codec", "gate"}] * 3
+    in_level = {"path", "downsample", "route", "codec", "gate", "quality", "rebuilt"}
+    assert [set(level) for level in ours["levels"]] == [in_level] * 3
     assert [(level["path"], level["downsample"], level["route"]) for level in ours["levels"]] == [
         ("0", 1.0, "pass-through"),
         ("1", 2.0, "pass-through"),
         ("2", 4.0, "built"),
     ]
-    assert {"versions", "seconds", "utc"} <= set(ours["ingest"])
-    assert (ours["contract_version"], ours["slide_id"], ours["mpp0"], ours["associated"]) == (1, "S-7", 0.5, [])
+    assert {"versions", "seconds", "utc", "checksums_sha256"} <= set(ours["ingest"])
+    assert (ours["contract_version"], ours["slide_id"], ours["mpp0"], ours["associated"]) == (2, "S-7", 0.5, [])
 
 
 def test_nothing_in_the_store_names_the_file_or_what_its_description_says(tmp_path):

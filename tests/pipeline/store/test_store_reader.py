@@ -206,7 +206,7 @@ def test_a_store_of_another_contract_version_is_refused(tmp_path):
     source = write_jpeg_pyramid(tmp_path / "a.tiff", [picture(500, 300)])
     store = ingest(source, tmp_path).store
     root = store / "zarr.json"
-    root.write_text(root.read_text().replace('"contract_version": 1', '"contract_version": 2'))
+    root.write_text(root.read_text().replace('"contract_version": 2', '"contract_version": 3'))
 
-    with pytest.raises(UnreadableError, match="contract version 2; this gemslide reads version 1"):
+    with pytest.raises(UnreadableError, match="contract version 3; this gemslide reads 1 and 2"):
         StoreReader(store)
