@@ -1,0 +1,83 @@
+"""The colour profile without its texts: what is needed to show colours, and nothing that could name somebody.
+
+A profile's free texts (description, copyright, maker, model, calibration target) and dates can hold serial numbers,
+sites and operators. Kept are the tags that colours are computed from, by an allow-list of tags and of their types
+(ICC.1:2022, clauses 7 to 10); the two texts that the format requires say nothing.
+"""
+
+from __future__ import annotations
+
+import struct
+
+_TAGS = frozenset(
+    {b"wtpt", b"bkpt", b"chad", b"chrm", b"lumi", b"gamt", b"cicp", b"rXYZ", b"gXYZ", b"bXYZ"}
+    | {b"rTRC", b"gTRC", b"bTRC", b"kTRC"}
+    | {kind + number for kind in (b"A2B", b"B2A", b"D2B", b"B2D") for number in (b"0", b"1", b"2", b"3")}
+)
+_TYPES = frozenset({b"XYZ ", b"curv", b"para", b"mft1", b"mft2", b"mAB ", b"mBA ", b"mpet", b"sf32", b"chrm", b"cicp"})
+_HEADER_BYTES, _ENTRY_BYTES = 128, 12
+_MAX_TAGS = 100
+# Preferred CMM, date, platform, device maker, device model, creator, and the ID with what follows it.
+_BLANKED = ((4, 8), (24, 36), (40, 44), (48, 56), (80, 128))
+
+
+def colours_only(profile: bytes) -> bytes | None:
+    """A profile that gives the same colours, without texts, dates and names of devices.
+
+    Returns:
+        None where the profile is damaged: nothing of it can be trusted to be harmless.
+    """
+    tags = _tags(profile)
+    if tags is None:
+        return None
+    kept = {name: data for name, data in tags.items() if name in _TAGS and data[:4] in _TYPES}
+    if not kept:
+        return None
+    is_v2 = profile[8] < 4
+    kept[b"desc"] = _description(b"slide scanner") if is_v2 else _unicode("slide scanner")
+    kept[b"cprt"] = b"text\0\0\0\0none\0" if is_v2 else _unicode("none")
+    return _assembled(profile[:_HEADER_BYTES], kept)
+
+
+def _tags(profile: bytes) -> dict[bytes, bytes] | None:
+    if len(profile) < _HEADER_BYTES + 4 or profile[36:40] != b"acsp":
+        return None
+    (count,) = struct.unpack_from(">I", profile, _HEADER_BYTES)
+    table_end = _HEADER_BYTES + 4 + _ENTRY_BYTES * count
+    if count > _MAX_TAGS or table_end > len(profile):
+        return None
+    tags = {}
+    for index in range(count):
+        name, offset, size = struct.unpack_from(">4sII", profile, _HEADER_BYTES + 4 + _ENTRY_BYTES * index)
+        if offset < table_end or offset + size > len(profile) or size < 8:
+            return None
+        tags[name] = profile[offset : offset + size]
+    return tags
+
+
+def _assembled(header: bytes, tags: dict[bytes, bytes]) -> bytes:
+    """Header, table and data; equal data (the three curves, often) stand there once."""
+    position = _HEADER_BYTES + 4 + _ENTRY_BYTES * len(tags)
+    offsets: dict[bytes, int] = {}
+    body, table = b"", struct.pack(">I", len(tags))
+    for name, data in tags.items():
+        if data not in offsets:
+            offsets[data] = position + len(body)
+            body += data + bytes(-len(data) % 4)
+        table += struct.pack(">4sII", name, offsets[data], len(data))
+    blank = bytearray(header)
+    for start, stop in _BLANKED:
+        blank[start:stop] = bytes(stop - start)
+    blank[:4] = struct.pack(">I", position + len(body))
+    return bytes(blank) + table + body
+
+
+def _description(text: bytes) -> bytes:
+    """textDescriptionType of version 2: ASCII, and empty Unicode and Macintosh parts."""
+    return b"desc" + bytes(4) + struct.pack(">I", len(text) + 1) + text + b"\0" + bytes(4 + 4 + 2 + 1 + 67)
+
+
+def _unicode(text: str) -> bytes:
+    """multiLocalizedUnicodeType of version 4 with one record."""
+    encoded = text.encode("utf-16-be")
+    return b"mluc" + bytes(4) + struct.pack(">II4sII", 1, 12, b"enUS", len(encoded), 28) + encoded

@@ -1,0 +1,93 @@
+"""A slide's colour profile keeps its colours and loses its texts."""
+
+import struct
+from io import BytesIO
+
+import numpy as np
+import pytest
+from PIL import Image, ImageCms
+
+from pipeline.ingest.icc import colours_only
+from tests.pipeline.make import picture
+
+SECRET = b"text\0\0\0\0Scanner SN-77123, St. Mary, operator J. Doe\0"
+
+
+def with_secrets(profile: bytes) -> bytes:
+    """The profile with four more tags that hold a text, a maker in its header, and its curves listed as they are."""
+    (count,) = struct.unpack_from(">I", profile, 128)
+    names = (b"dmnd", b"dmdd", b"targ", b"psd0")
+    shift = 12 * len(names)
+    table = b""
+    for index in range(count):
+        name, offset, size = struct.unpack_from(">4sII", profile, 132 + 12 * index)
+        table += struct.pack(">4sII", name, offset + shift, size)
+    body = profile[132 + 12 * count :]
+    body += bytes(-len(body) % 4)
+    end = 132 + 12 * count + shift + len(body)
+    table += b"".join(struct.pack(">4sII", name, end, len(SECRET)) for name in names)
+    header = bytearray(profile[:128])
+    header[:4] = struct.pack(">I", end + len(SECRET))
+    header[48:56] = b"DoeJMary"
+    return bytes(header) + struct.pack(">I", count + len(names)) + table + body + SECRET
+
+
+@pytest.fixture(params=["sRGB", "XYZ"])
+def profile(request):
+    return ImageCms.ImageCmsProfile(ImageCms.createProfile(request.param)).tobytes()
+
+
+def to_screen(icc: bytes, pixels: np.ndarray) -> np.ndarray:
+    source = ImageCms.ImageCmsProfile(BytesIO(icc))
+    # The reverse of the screen's gamma: a transform that changes pixels, unlike sRGB to sRGB.
+    transform = ImageCms.buildTransform(source, ImageCms.createProfile("LAB"), "RGB", "LAB")
+    return np.asarray(ImageCms.applyTransform(Image.fromarray(pixels), transform))
+
+
+def test_colours_are_the_same_bit_for_bit():
+    srgb = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+    pixels = picture(300, 200)
+
+    assert np.array_equal(to_screen(colours_only(with_secrets(srgb)), pixels), to_screen(srgb, pixels))
+
+
+def test_no_text_of_the_profile_is_left(profile):
+    secret = with_secrets(profile)
+    assert b"SN-77123" in secret
+
+    left = colours_only(secret)
+
+    if left is not None:
+        for word in (b"SN-77123", b"Doe", b"Mary", b"FB", "built-in".encode("utf-16-be")):
+            assert word not in left
+        assert left[24:36] == bytes(12)
+
+
+def test_cleaning_twice_changes_nothing_more():
+    once = colours_only(ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes())
+
+    assert colours_only(once) == once
+
+
+@pytest.mark.parametrize("version", [2, 4])
+def test_a_cleaned_profile_still_has_the_texts_the_format_requires(version):
+    icc = bytearray(ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes())
+    icc[8] = version
+
+    opened = ImageCms.ImageCmsProfile(BytesIO(colours_only(bytes(icc))))
+
+    assert opened.profile.profile_description == "slide scanner"
+    assert opened.profile.copyright == "none"
+
+
+@pytest.mark.parametrize("cut", [0, 40, 131, 200])
+def test_a_damaged_profile_is_left_out(cut):
+    icc = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+
+    assert colours_only(icc[:cut]) is None
+
+
+def test_a_text_under_the_name_of_a_colour_tag_is_left_out():
+    secret = with_secrets(ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes())
+
+    assert b"SN-77123" not in colours_only(secret.replace(b"dmnd", b"A2B0"))
