@@ -113,12 +113,15 @@ def ingest(
     sources: Annotated[list[Path], typer.Argument(metavar="SLIDE…|COHORT.csv", help="Slides, or one manifest.")],
     project: ProjectOption = HERE,
     mpp: Annotated[float | None, typer.Option(help="Microns per level-0 pixel; overrides the file.")] = None,
+    keep_label: Annotated[bool, typer.Option("--keep-label", help="Keep the label image: it can name people.")] = False,
+    keep_macro: Annotated[bool, typer.Option("--keep-macro", help="Keep the macro: it can show the label.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Turn slides into stores. Finished slides are skipped."""
+    """Turn slides into stores. Finished slides are skipped; labels and macros are dropped unless asked for."""
     from pipeline.verbs.ingest import run_ingest
 
-    run_ingest(sources, project, mpp=mpp, as_json=as_json)
+    keep = tuple(name for name, wanted in (("label", keep_label), ("macro", keep_macro)) if wanted)
+    run_ingest(sources, project, mpp=mpp, keep=keep, as_json=as_json)
 
 
 @cli.command()

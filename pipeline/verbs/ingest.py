@@ -5,8 +5,10 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
+import typer
+
 from pipeline.cli_output import Reporter, errors_in_words
-from pipeline.config import IngestConfig, load_settings
+from pipeline.config import IngestConfig, load_settings, replace
 from pipeline.errors import BadManifestError
 from pipeline.ingest.ingest import IngestRequest, ingest_slide
 from pipeline.manifest import load_cohort
@@ -15,12 +17,17 @@ from pipeline.project import Project
 from pipeline.run_record import RunRecord, SlideOutcome, recorded
 
 
-def run_ingest(sources: list[Path], project_dir: Path, *, mpp: float | None, as_json: bool) -> None:
+def run_ingest(
+    sources: list[Path], project_dir: Path, *, mpp: float | None, keep: tuple[str, ...], as_json: bool
+) -> None:
+    """Ingest slides; `keep` names associated images to keep besides those of the settings."""
     project = Project(project_dir)
     reporter = Reporter(as_json=as_json)
     with errors_in_words(as_json=as_json, reporter=reporter):
         config = load_settings(project.settings_path).ingest
+        config = replace(config, keep_associated=tuple(dict.fromkeys((*config.keep_associated, *keep))))
         requests = _requests(sources, mpp)
+        _warn_of_names(sources, requests, project)
         record = RunRecord("ingest", {"ingest": config.model_dump(mode="json"), "mpp": mpp})
         with recorded(record, project.runs_dir), record.phase("ingest"):
             for request in requests:
@@ -37,6 +44,20 @@ def _requests(sources: list[Path], mpp: float | None) -> list[IngestRequest]:
         raise BadManifestError(f"give slides or one manifest, not both: {', '.join(str(p) for p in sources)}.")
     cohort = load_cohort(manifests[0])
     return [IngestRequest(cohort.slide_path(e), e.slide_id, e.mpp, mpp) for e in cohort.included]
+
+
+def _warn_of_names(sources: list[Path], requests: list[IngestRequest], project: Project) -> None:
+    """Say once what may name patients, while there is still time; that it does is nothing a program can know."""
+    named = sum(request.slide_id == request.path.stem for request in requests)
+    if named:
+        typer.echo(
+            f"{named} of {len(requests)} slides are named after their files. If file names name patients, ingest a "
+            "manifest made by `gemslide cohort pseudonymize`.",
+            err=True,
+        )
+    root = project.root.resolve()
+    for path in (path for path in sources if path.suffix.lower() == ".csv" and root in path.resolve().parents):
+        typer.echo(f"{path} lies in the project folder; it names files and patients. Keep it elsewhere.", err=True)
 
 
 def _ingest(request: IngestRequest, project: Project, config: IngestConfig, record: RunRecord) -> SlideOutcome:
