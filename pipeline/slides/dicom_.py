@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from pipeline.errors import ClaimsTooMuchError, UnreadableError
-from pipeline.slides.dicom_header import DICOM_ERRORS, Header, read_header
+from pipeline.slides.dicom_header import Header, read_header, refusing_damage
 from pipeline.slides.dicom_level import DicomLevel
 from pipeline.slides.dicom_matrix import image_kind
 from pipeline.slides.dicom_metadata import icc_of, mpp_of, objective_power_of, scanner_model_of
@@ -32,8 +32,8 @@ class DicomSlide:
     def __init__(self, path: Path, series: str | None = None) -> None:
         self._name = path.name
         self.files = tuple(files_of_slide(path, series))
-        levels, self._associated = self._sorted_by_kind()
-        with ExitStack() as on_error:
+        with refusing_damage(path), ExitStack() as on_error:
+            levels, self._associated = self._sorted_by_kind()
             self._levels = [self._open_level(parts, on_error) for parts in levels]
             self._levels.sort(key=lambda level: level.matrix.width_px, reverse=True)
             finest = max(levels, key=lambda parts: int(parts[0].dataset.TotalPixelMatrixColumns))[0]
@@ -45,15 +45,12 @@ class DicomSlide:
         """Instances of the tissue, and the first of each other kind."""
         levels: list[list[Header]] = []
         associated: dict[str, list[Header]] = {}
-        try:
-            for parts in in_levels([read_header(path) for path in self.files]):
-                kind = image_kind(parts[0])
-                if kind == "volume":
-                    levels.append(parts)
-                else:
-                    associated.setdefault(kind, parts)
-        except DICOM_ERRORS as error:
-            raise UnreadableError(f"{self._name}: its header is damaged ({error}). Copy it again.") from error
+        for parts in in_levels([read_header(path) for path in self.files]):
+            kind = image_kind(parts[0])
+            if kind == "volume":
+                levels.append(parts)
+            else:
+                associated.setdefault(kind, parts)
         if not levels:
             found = ", ".join(associated)
             raise UnreadableError(
@@ -115,8 +112,9 @@ class DicomSlide:
         return source.why_not_encoded() or source
 
     def associated_image(self, name: str) -> Pixels:
-        with ExitStack() as opened:
-            picture = self._open_level(self._associated[name], opened)
+        parts = self._associated[name]
+        with refusing_damage(parts[0].path), ExitStack() as opened:
+            picture = self._open_level(parts, opened)
             width_px, height_px = picture.matrix.width_px, picture.matrix.height_px
             if width_px * height_px * 3 > MAX_WHOLE_PAGE_BYTES:
                 raise ClaimsTooMuchError(

@@ -15,15 +15,15 @@ from pipeline.slides.dicom_matrix import (
     JPEG,
     JPEG_2000,
     NATIVE,
+    RUN_LENGTH,
     Matrix,
 )
-from pipeline.slides.dicom_streams import FrameStreams, check_claimed_size
+from pipeline.slides.dicom_streams import FrameStreams, check_claimed_size, check_run_lengths
 from pipeline.slides.slide import Pixels
 
 if TYPE_CHECKING:
     from wsidicom.codec import Decoder
 
-_RUN_LENGTH = "1.2.840.10008.1.2.5"
 _BITS, _SAMPLES = 8, 3
 
 
@@ -48,7 +48,9 @@ class FrameDecoder:
             stream = b"".join(self._streams.stream(payload))
         else:
             stream = bytes(payload)
-            if matrix.transfer_syntax != _RUN_LENGTH:
+            if matrix.transfer_syntax == RUN_LENGTH:
+                check_run_lengths(matrix, stream)
+            else:
                 check_claimed_size(matrix, stream)
         try:
             pixels = np.asarray(self._decoder.decode(stream))

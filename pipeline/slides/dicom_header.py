@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import logging
 import struct
+import warnings
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -12,8 +14,8 @@ from pathlib import Path
 
 import pydicom
 from pydicom.dataset import Dataset
-from pydicom.errors import InvalidDicomError
-from pydicom.filereader import read_dataset, read_file_meta_info, read_partial, read_sequence_item
+from pydicom.errors import BytesLengthException, InvalidDicomError
+from pydicom.filereader import read_dataset, read_partial, read_sequence_item
 from pydicom.uid import UID, DeflatedExplicitVRLittleEndian
 
 from pipeline.errors import UnreadableError
@@ -23,14 +25,15 @@ logging.getLogger("pydicom").setLevel(logging.CRITICAL)
 pydicom.config.settings.reading_validation_mode = pydicom.config.IGNORE
 
 DICOM_ERRORS = (
-    InvalidDicomError, ValueError, IndexError, KeyError, TypeError, AttributeError, ArithmeticError, struct.error,
-    OSError, EOFError, RuntimeError, MemoryError, NotImplementedError, AssertionError,
+    InvalidDicomError, BytesLengthException, ValueError, IndexError, KeyError, TypeError, AttributeError,
+    ArithmeticError, struct.error, OSError, EOFError, RuntimeError, MemoryError, AssertionError,
 )  # fmt: skip
 """What pydicom and the codecs raise on files that lie about themselves."""
 
 WHOLE_SLIDE_IMAGE = "1.2.840.10008.5.1.4.1.1.77.1.6"
 """SOP class VL Whole Slide Microscopy Image Storage."""
 
+_MAX_META_BYTES = 2**16
 _MAX_HEADER_BYTES = 256 * 2**20
 _MAX_FRAME_ITEM_BYTES = 2**20
 _AFTER_MATRIX_SIZE = 0x00480008
@@ -90,7 +93,7 @@ def read_brief(path: Path) -> Brief:
     Raises:
         UnreadableError: not DICOM, cut short or damaged there.
     """
-    with _refusing(path), _open(path) as stream:
+    with refusing_damage(path), _open(path) as stream:
         _refuse_deflated(path)
         ds = read_partial(stream, stop_when=lambda tag, vr, length: tag >= _AFTER_MATRIX_SIZE)
         sop_class = ds.get("SOPClassUID") or ds.file_meta.get("MediaStorageSOPClassUID")
@@ -113,10 +116,12 @@ def read_header(path: Path) -> Header:
     Raises:
         UnreadableError: not DICOM, no pixel data, cut short or damaged.
     """
-    with _refusing(path), _open(path) as stream:
+    with refusing_damage(path), _open(path) as stream:
         _refuse_deflated(path)
         ds = read_partial(stream, stop_when=lambda tag, vr, length: tag >= _PER_FRAME_GROUPS)
         syntax = UID(str(ds.file_meta.TransferSyntaxUID))
+        if not syntax.is_transfer_syntax:
+            raise UnreadableError(f"{path.name}: its transfer syntax {syntax} is not known. Convert it to another.")
         is_implicit, is_little = syntax.is_implicit_VR, syntax.is_little_endian
         reader = _Elements(stream, is_implicit=is_implicit, is_little=is_little)
         frames = FramePlaces()
@@ -164,20 +169,29 @@ def _take_frame(item: Dataset, frames: FramePlaces) -> None:
 
 
 @contextmanager
-def _refusing(path: Path) -> Iterator[None]:
-    """Turn whatever pydicom raises on a damaged file into one error."""
+def refusing_damage(path: Path) -> Iterator[None]:
+    """Turn whatever pydicom raises on a damaged file into one error, and let it not warn besides."""
     try:
-        yield
+        with warnings.catch_warnings(action="ignore"):
+            yield
     except DICOM_ERRORS as error:
         raise UnreadableError(
-            f"{path.name}: pydicom cannot read its header ({type(error).__name__}: {error}). "
+            f"{path.name}: its header cannot be read ({type(error).__name__}: {error}). "
             "The file is damaged or cut short; copy it again."
         ) from error
 
 
 def _refuse_deflated(path: Path) -> None:
     """Its whole content would have to be unpacked to read the header."""
-    if read_file_meta_info(path).get("TransferSyntaxUID") == DeflatedExplicitVRLittleEndian:
+    with path.open("rb") as stream:
+        head = io.BytesIO(stream.read(_MAX_META_BYTES))
+    try:
+        syntax = read_partial(head, stop_when=lambda tag, vr, length: True).file_meta.get("TransferSyntaxUID")
+    except zlib.error:  # it begins to unpack at once
+        syntax = DeflatedExplicitVRLittleEndian
+    if syntax is None:
+        raise ValueError(f"its first {_MAX_META_BYTES} bytes name no transfer syntax")
+    if syntax == DeflatedExplicitVRLittleEndian:
         raise UnreadableError(f"{path.name}: is deflated DICOM as a whole. Convert it to another transfer syntax.")
 
 

@@ -17,13 +17,16 @@ NATIVE = {"1.2.840.10008.1.2", "1.2.840.10008.1.2.1", "1.2.840.10008.1.2.1.98"}
 JPEG = {"1.2.840.10008.1.2.4.50", "1.2.840.10008.1.2.4.51"}
 JPEG_2000 = {"1.2.840.10008.1.2.4.90", "1.2.840.10008.1.2.4.91"}
 HIGH_THROUGHPUT_JPEG_2000 = {f"1.2.840.10008.1.2.4.{n}" for n in (201, 202, 203)}
-OTHERS_OF_RGB = {"1.2.840.10008.1.2.5"} | {f"1.2.840.10008.1.2.4.{n}" for n in (57, 70, 80, 81)}
+RUN_LENGTH = "1.2.840.10008.1.2.5"
+OTHERS_OF_RGB = {RUN_LENGTH} | {f"1.2.840.10008.1.2.4.{n}" for n in (57, 70, 80, 81)}
 """RLE, lossless JPEG, JPEG-LS: read where the file says RGB, as their streams cannot say what they hold."""
 
 _EPIFLUORESCENCE = "111743"
 _MAX_SPARSE_RATIO = 10 * MAX_UNPACK_RATIO
 """Raw bytes of the whole matrix per byte of file: most of a sparsely tiled slide is not in the file."""
 _MAX_TILES = 2**22
+_MAX_RUN_LENGTH_BYTES = 4 * 2**20
+"""Raw bytes of a run-length frame: two bytes of it can claim 128, and the decoder believes them."""
 
 
 @dataclass(frozen=True)
@@ -221,8 +224,9 @@ def _check_claim(header: Header, matrix: Matrix, file_bytes: int) -> None:
     )
     if min(matrix.width_px, matrix.height_px, matrix.tile_w_px, matrix.tile_h_px, frames) < 1:
         raise UnreadableError(f"{says}. The file is damaged.")
-    if matrix.frame_bytes > MAX_TILE_BYTES:
-        raise ClaimsTooMuchError(f"{says}; at most {MAX_TILE_BYTES >> 20} MiB per frame are read.")
+    most = _MAX_RUN_LENGTH_BYTES if matrix.transfer_syntax == RUN_LENGTH else MAX_TILE_BYTES
+    if matrix.frame_bytes > most:
+        raise ClaimsTooMuchError(f"{says}; at most {most >> 20} MiB per frame are read.")
     too_much = raw_bytes > SMALL_CLAIM_BYTES and raw_bytes > ratio * file_bytes
     if too_much or frames > header.file_bytes or matrix.rows * matrix.columns > _MAX_TILES:
         raise ClaimsTooMuchError(f"{says}, in {file_bytes} bytes of file: more than they can hold. It is damaged.")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from pipeline.slides import jpeg, jpeg2000
 from pipeline.slides.dicom_frames import FrameError
 from pipeline.slides.dicom_matrix import HIGH_THROUGHPUT_JPEG_2000, JPEG, JPEG_2000, Matrix
@@ -11,6 +13,7 @@ from pipeline.slides.slide import Stream
 
 _CODING_STYLE, _START_OF_TILE = 0xFF52, 0xFF90
 _FIRST_SEGMENT_AT = 2
+_RUN_LENGTH_HEADER_BYTES, _COLOURS = 64, 3
 _SOF_OF_ANY_JPEG = set(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC} | {0xF7}
 """Frame headers of every JPEG process and of JPEG-LS."""
 
@@ -96,6 +99,20 @@ def check_claimed_size(matrix: Matrix, stream: bytes) -> None:
             _check_size(matrix, jpeg.JpegHeader(width_px, height_px, body[5], bits, False, False, 0))
             return
     raise FrameError("it has no JPEG frame header")
+
+
+def check_run_lengths(matrix: Matrix, payload: bytes) -> None:
+    """Refuse a run-length header (PS3.5, G.5) that points outside its frame: the decoder would follow it.
+
+    Raises:
+        FrameError: not one segment per colour, segments outside the frame, or far too many bytes.
+    """
+    if len(payload) > 2 * matrix.frame_bytes + _RUN_LENGTH_HEADER_BYTES:
+        raise FrameError(f"its {len(payload)} bytes of run lengths are more than twice the pixels")
+    num_segments, *offsets = np.frombuffer(payload[:_RUN_LENGTH_HEADER_BYTES], "<u4").tolist() or [0]
+    bounds = [*offsets[:_COLOURS], len(payload)]
+    if num_segments != _COLOURS or bounds[0] != _RUN_LENGTH_HEADER_BYTES or bounds != sorted(set(bounds)):
+        raise FrameError(f"its run lengths say {num_segments} segments at {bounds[:-1]} of {len(payload)} bytes")
 
 
 def why_not_a_stream(matrix: Matrix) -> str | None:
