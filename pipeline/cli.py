@@ -125,6 +125,20 @@ def ingest(
 
 
 @cli.command()
+def quality(
+    slides: Annotated[
+        list[str] | None, typer.Argument(metavar="[SLIDE…|COHORT.csv]", help="Slide ids or stores [default: all].")
+    ] = None,
+    project: ProjectOption = HERE,
+    as_json: JsonOption = False,
+) -> None:
+    """Score focus, pen marks, folds and bubbles over each slide's tissue, and fit its stain."""
+    from pipeline.verbs.quality import run_quality
+
+    run_quality(slides or [], project, as_json=as_json)
+
+
+@cli.command()
 def tile(
     manifest: Annotated[
         Path | None, typer.Argument(metavar="[COHORT.csv]", help="Patients, annotations, splits.")

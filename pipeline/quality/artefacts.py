@@ -23,26 +23,36 @@ PEN_MIN_DENSITY = 0.35
 PEN_WIDTH_UM = 40.0
 """Strokes are wider than this; clumps of cells are not."""
 PEN_MIN_UM2 = 40_000.0
-BLUE_GREEN_RATIO = 1.3
-"""Blue, violet and green ink absorb red more than green light by this factor; no histological stain in use does."""
-RED_MAX_RATIO, RED_MIN_RATIO, RED_MIN_DENSITY = 0.22, 0.80, 1.0
-"""Red ink: blue is absorbed as green is, red hardly, and strongly so; eosin and blood lie below in blue."""
-BLACK_MIN_DENSITY, BLACK_MAX_SPREAD = 1.2, 0.25
-"""Black ink: all channels, and alike."""
+BLUE_GREEN_RATIO = 1.15
+"""Blue, violet and green ink absorb red more than green light by this factor; stained tissue does not."""
+RED_MAX_RATIO, RED_MIN_RATIO, RED_MIN_DENSITY = 0.25, 0.70, 0.9
+"""Red ink absorbs blue about as much as green and red hardly; eosin and most blood absorb less blue."""
+BLACK_MIN_DENSITY, BLACK_MAX_SPREAD = 1.0, 0.30
+"""Black ink absorbs all colours, and alike."""
 
 FOLD_SMOOTH_UM = 72.0
 FOLD_MIN_UM2 = 15_000.0
-FOLD_TIMES, FOLD_MIN_DENSITY = 2.0, 1.1
+FOLD_TIMES, FOLD_MIN_DENSITY = 2.0, 0.95
 """Tissue lying double: how many times darker than the slide's own, where its lightest spots are darker too; and how
 dark at least, which single layers (also of DAB, the brown of immunohistochemistry) seldom are."""
 FOLD_MIN_GAP_DENSITY = 0.06
 
 EDGE_WIDTH_UM = 120.0
-EDGE_MIN_DEPTH = 18.0
-"""Grey levels by which a line is darker than both sides, in every colour: refraction is grey, stains are not."""
-EDGE_MIN_LENGTH_UM, EDGE_MAX_THICKNESS_UM = 800.0, 90.0
+"""Lines wider than this are no refraction."""
+EDGE_MIN_DENSITY, EDGE_MIN_RATIO = 0.3, 0.7
+"""How much more than both sides a line absorbs, and that all colours agree: refraction is grey, no stain is."""
+EDGE_MIN_LENGTH_UM = 400.0
 BUBBLE_MAX_UM2 = 16e6
 """What a closed line surrounds is a bubble up to this area, the slide's frame above."""
+
+
+def find_artefacts(overview: Pixels, lightest: NDArray[np.uint8], tissue: Mask, mpp: float) -> dict[str, Mask]:
+    """Masks of "pen", "fold" and "bubble", bool (rows, columns); see the three functions below."""
+    pen = find_pen(overview, mpp)
+    # Ink is dark too, and folds are looked for with a smoothing that carries its darkness over the stroke's edge.
+    near_pen = cv2.dilate(pen.astype(np.uint8), np.ones((_odd(FOLD_SMOOTH_UM / mpp),) * 2, np.uint8)) > 0
+    folds = find_folds(overview, lightest, tissue, mpp) & ~near_pen
+    return {"pen": pen, "fold": folds, "bubble": find_bubbles(overview, mpp)}
 
 
 def find_pen(overview: Pixels, mpp: float) -> Mask:
@@ -93,23 +103,24 @@ def find_folds(overview: Pixels, lightest: NDArray[np.uint8], tissue: Mask, mpp:
 def find_bubbles(overview: Pixels, mpp: float) -> Mask:
     """Edges of bubbles and coverslips, and what a closed one surrounds.
 
-    Refraction draws a line that is thin, long, dark, and equally so in all colours: a line in a stain leaves at least
-    one colour light.
+    Refraction draws a line that is thin, long, dark, and equally so in all colours; a strand of tissue or a row of
+    nuclei absorbs one colour more than another.
     """
     side = _odd(EDGE_WIDTH_UM / mpp)
     kernel = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (side, side))
-    depth = np.full(overview.shape[:2], 255, np.uint8)
+    least = np.full(overview.shape[:2], 255, np.uint8)
+    most = np.zeros(overview.shape[:2], np.uint8)
     for channel in range(3):
-        plane = np.ascontiguousarray(overview[..., channel])
-        depth = np.minimum(depth, np.asarray(cv2.morphologyEx(plane, cv2.MORPH_BLACKHAT, kernel), np.uint8))
-    line = (depth > EDGE_MIN_DEPTH).astype(np.uint8)
+        density = _DENSITY_LEVELS[overview[..., channel]]
+        above = np.asarray(cv2.morphologyEx(density, cv2.MORPH_TOPHAT, kernel), np.uint8)
+        least, most = np.minimum(least, above), np.maximum(most, above)
+    line = ((least > EDGE_MIN_DENSITY * LEVELS_PER_DENSITY) & (least > EDGE_MIN_RATIO * most)).astype(np.uint8)
     line = np.asarray(cv2.morphologyEx(line, cv2.MORPH_CLOSE, np.ones((3, 3), np.uint8)), np.uint8)
-    count, labels, stats, _ = cv2.connectedComponentsWithStats(line, connectivity=8)
+    _, labels, stats, _ = cv2.connectedComponentsWithStats(line, connectivity=8)
     length_um = np.hypot(stats[:, cv2.CC_STAT_WIDTH], stats[:, cv2.CC_STAT_HEIGHT]) * mpp
-    thickness_um = stats[:, cv2.CC_STAT_AREA] * mpp**2 / np.maximum(length_um, mpp)
-    kept = (length_um > EDGE_MIN_LENGTH_UM) & (thickness_um < EDGE_MAX_THICKNESS_UM * np.pi)
+    kept = length_um > EDGE_MIN_LENGTH_UM
     kept[0] = False
-    edge = kept[labels] if count > 1 else np.zeros(line.shape, bool)
+    edge = np.asarray(kept[labels], bool)
     return edge | _surrounded(edge, BUBBLE_MAX_UM2 / mpp**2)
 
 
@@ -123,6 +134,9 @@ def _surrounded(edge: Mask, max_px: float) -> Mask:
 
 
 _LOG_TABLE = -np.log((np.arange(256) + 1) / 256).astype(np.float32)
+LEVELS_PER_DENSITY = 46.0
+"""Optical densities of 0 to 5.5 as bytes: morphology on bytes is quick and small."""
+_DENSITY_LEVELS = np.rint(_LOG_TABLE * LEVELS_PER_DENSITY).astype(np.uint8)
 
 
 def _density(pixels: Pixels) -> Image:

@@ -14,7 +14,7 @@ from pipeline.config import QualityConfig
 from pipeline.errors import NoTissueError
 from pipeline.progress import Advance, no_bar
 from pipeline.project import Project
-from pipeline.quality.artefacts import find_bubbles, find_folds, find_pen
+from pipeline.quality.artefacts import find_artefacts
 from pipeline.quality.focus import blur_score
 from pipeline.quality.scan import QualityGrid, Scan, quality_grid, scan_slide, tissue_on
 from pipeline.quality.stain import fit_stain
@@ -35,6 +35,7 @@ class QualityReport:
     """What the second look gave."""
 
     slide_id: str
+    source_sha256: str
     verdict: str
     reasons: tuple[str, ...]
     shares: dict[str, float | None]
@@ -71,8 +72,15 @@ def check_quality(
     seconds = round(time.perf_counter() - start, 3)
     shares = {name: entry["share_above"] for name, entry in summary["scores"].items()}
     return QualityReport(
-        slide_id, summary["verdict"], tuple(summary["reasons"]), shares, picture, skipped, seconds
-    )  # fmt: skip
+        slide_id=slide_id,
+        source_sha256=reader.source_sha256,
+        verdict=summary["verdict"],
+        reasons=tuple(summary["reasons"]),
+        shares=shares,
+        picture=picture,
+        skipped=skipped,
+        seconds=seconds,
+    )
 
 
 def _check(
@@ -88,12 +96,7 @@ def _check(
             "tissue. Look at the tissue mask in the viewer; change [ingest] tissue and ingest again if it is wrong."
         )
     scan = scan_slide(reader, grid, tissue, config.stain_pixels, advance)
-    masks = {
-        "pen": find_pen(scan.overview, grid.overview_mpp),
-        "fold": find_folds(scan.overview, scan.lightest, tissue, grid.overview_mpp),
-        "bubble": find_bubbles(scan.overview, grid.overview_mpp),
-    }
-    masks["fold"] &= ~masks["pen"]  # ink is dark too
+    masks = find_artefacts(scan.overview, scan.lightest, tissue, grid.overview_mpp)
     scores = {"blur": _blur(scan, tissue, grid)} | {name: _share(mask, tissue, grid) for name, mask in masks.items()}
     scores_cyx = np.stack([scores[name] for name in SCORE_NAMES])
     scores_cyx[:, cell_tissue < config.min_tissue] = np.nan

@@ -23,7 +23,8 @@ from pipeline.store.render import thumbnail
 from pipeline.units import RESEARCH_USE
 
 THUMBNAIL_PX = 1400
-COLOURS = {"blur": "#ffd000", "pen": "#00c8ff", "fold": "#ff3b30", "bubble": "#34c759"}
+COLOURS = {"pen": "#00c8ff", "bubble": "#34c759", "fold": "#ff3b30", "blur": "#ffd000"}
+"""A cell with several faults has the colour of the first."""
 TISSUE_COLOUR = "black"
 
 
@@ -44,14 +45,16 @@ def write_thumbnail(path: Path, reader: StoreReader, quality: Quality, summary: 
     handles: list[Patch | Line2D] = [Line2D([], [], color=TISSUE_COLOUR, linewidth=1, label="tissue")]
     _, rows_c, columns_c = quality.scores_cyx.shape
     extent = (0, columns_c * quality.cell_px0, rows_c * quality.cell_px0, 0)
-    for name, scores in zip(quality.names, quality.scores_cyx.astype(np.float32), strict=True):
+    overlay = np.zeros((rows_c, columns_c, 4))
+    for name in reversed(COLOURS):  # the first named lies on top
+        scores = quality.scores_cyx[quality.names.index(name)].astype(np.float32)
         entry = summary["scores"][name]
-        overlay = np.zeros((*scores.shape, 4))
         overlay[np.nan_to_num(scores, nan=0.0) > entry["threshold"]] = to_rgba(COLOURS[name], 0.5)
-        axes.imshow(overlay, extent=extent, interpolation="nearest")
         share = "not judged" if entry["share_above"] is None else f"{entry['share_above']:.1%} of the tissue"
         label = f"{name} above {entry['threshold']:g}: {share}"
         handles.append(Patch(color=to_rgba(COLOURS[name], 0.5), label=label))
+    axes.imshow(overlay, extent=extent, interpolation="nearest")
+    handles[1:] = handles[:0:-1]
     axes.set(xlim=(0, width_px0), ylim=(height_px0, 0), xticks=[], yticks=[])
     verdict = ": ".join(
         [summary["verdict"], "; ".join(summary["reasons"])] if summary["reasons"] else [summary["verdict"]]
