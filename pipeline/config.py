@@ -8,9 +8,9 @@ from __future__ import annotations
 import difflib
 import tomllib
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from pipeline.errors import BadRecipeError
 
@@ -46,7 +46,7 @@ class IngestConfig(Section):
     shard_px: int = Field(4096, ge=256)
     """Side of a shard: the largest multiple of the chunk that fits."""
     decode_chunk_px: int = Field(512, ge=64)
-    """Chunk side of levels that do not pass through; the nearest multiple of the source's tiles where these are known."""
+    """Chunk side of levels that do not pass through; the nearest multiple of the source's tiles if these are known."""
     decode_to: Literal["zstd", "jpeg"] = "zstd"
     """How levels that do not pass through are stored: lossless, or smaller as JPEG."""
     jpeg_quality: int = Field(90, ge=1, le=100)
@@ -56,6 +56,9 @@ class IngestConfig(Section):
     gate_tiles: int = Field(16, ge=4)
     """Tiles per level compared with a second decoder."""
     tissue: TissueConfig = TissueConfig()
+
+
+QC_SCORES = ("blur", "pen", "fold", "bubble")
 
 
 class ScoreLimit(Section):
@@ -113,6 +116,8 @@ class TileConfig(Section):
     overlap_px: int = Field(0, ge=0)
     """Pixels shared by neighbours, at `mpp`."""
     min_tissue: float = Field(0.5, ge=0, le=1)
+    max_qc: dict[str, Annotated[float, Field(ge=0, le=1)]] = {}
+    """Tiles with a quality score above its limit are left out, as in `max_qc = {pen = 0.2}`; see `gemslide quality`."""
     label_by: Literal["area", "centre"] = "area"
     """A tile carries the class that covers most of it, or the class of the smallest region around its centre."""
     min_label_fraction: float = Field(0.5, gt=0, le=1)
@@ -124,6 +129,14 @@ class TileConfig(Section):
     note: str = ""
     """What a reader of results must know about these labels; stands in every evaluation on this tile set."""
     split: SplitConfig = SplitConfig()
+
+    @field_validator("max_qc")
+    @classmethod
+    def scores_exist(cls, limits: dict[str, float]) -> dict[str, float]:
+        unknown = sorted(set(limits) - set(QC_SCORES))
+        if unknown:
+            raise ValueError(f"no such scores: {', '.join(unknown)}; there are {', '.join(QC_SCORES)}")
+        return limits
 
 
 class InferConfig(Section):

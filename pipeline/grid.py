@@ -68,17 +68,40 @@ def tissue_fraction(
     Args:
         cell_px0: side of a mask cell in level-0 pixels.
     """
-    integral = np.zeros((mask_yx.shape[0] + 1, mask_yx.shape[1] + 1))
-    integral[1:, 1:] = mask_yx.astype(np.float64).cumsum(0).cumsum(1)
+    covered = _sums_over(corners_xy0, side_px0, mask_yx.astype(np.float64), cell_px0)
+    return np.clip(covered / (side_px0 / cell_px0) ** 2, 0, 1).astype(np.float32)
+
+
+def mean_over(
+    corners_xy0: NDArray[np.int64], side_px0: int, values_yx: NDArray[np.float32], cell_px0: float
+) -> NDArray[np.float32]:
+    """Mean of a map's cells under each tile, by the share of each that it covers, float32 of shape (tiles,).
+
+    NaN cells do not count; a tile over nothing else is NaN.
+
+    Args:
+        cell_px0: side of a cell of the map in level-0 pixels.
+    """
+    known = np.isfinite(values_yx)
+    sums = _sums_over(corners_xy0, side_px0, np.where(known, values_yx, 0).astype(np.float64), cell_px0)
+    counts = _sums_over(corners_xy0, side_px0, known.astype(np.float64), cell_px0)
+    return np.where(counts > 1e-9, sums / np.maximum(counts, 1e-9), np.nan).astype(np.float32)
+
+
+def _sums_over(
+    corners_xy0: NDArray[np.int64], side_px0: int, values_yx: NDArray[np.float64], cell_px0: float
+) -> NDArray[np.float64]:
+    """Sum of a map under each tile, in cells."""
+    integral = np.zeros((values_yx.shape[0] + 1, values_yx.shape[1] + 1))
+    integral[1:, 1:] = values_yx.cumsum(0).cumsum(1)
     left_top = corners_xy0 / cell_px0
     right_bottom = (corners_xy0 + side_px0) / cell_px0
-    covered = (
+    return np.asarray(
         _sample(integral, right_bottom[:, 0], right_bottom[:, 1])
         - _sample(integral, left_top[:, 0], right_bottom[:, 1])
         - _sample(integral, right_bottom[:, 0], left_top[:, 1])
         + _sample(integral, left_top[:, 0], left_top[:, 1])
     )
-    return np.clip(covered / (side_px0 / cell_px0) ** 2, 0, 1).astype(np.float32)
 
 
 def _sample(table: NDArray[np.float64], x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -79,25 +79,31 @@ def find_folds(overview: Pixels, lightest: NDArray[np.uint8], tissue: Mask, mpp:
     """Tissue that lies double: darker than the slide's own, and dark even between its cells.
 
     Dense tissue (lymphocytes, epidermis) is dark too, but light shows between its nuclei: so the mean density counts
-    together with that of the lightest spots, both against the median of the slide.
+    together with that of the lightest spots, both against the median of the slide. It works at half the overview's
+    resolution: folds are large, and so may the overview be.
 
     Args:
         lightest: uint8 (rows, columns), the lightest spot of each overview pixel, by its darkest channel.
         tissue: bool (rows, columns).
     """
-    if not tissue.any():
-        return np.zeros_like(tissue)
-    side = _odd(FOLD_SMOOTH_UM / mpp)
-    density = cv2.blur(_density_mean(overview), (side, side))
     around = cv2.getStructuringElement(cv2.MORPH_RECT, (_odd(24.0 / mpp),) * 2)
     gaps = cv2.dilate(lightest, around)  # a light gap anywhere near speaks against a fold
-    gap_density = cv2.blur(_LOG_TABLE[gaps], (side, side))
-    typical = max(float(np.median(density[tissue])), 1e-3)
-    typical_gap = max(float(np.median(gap_density[tissue])), FOLD_MIN_GAP_DENSITY)
-    times = np.sqrt(density / typical * np.maximum(gap_density, 0) / typical_gap)
-    return _larger_than(
-        np.asarray((times > FOLD_TIMES) & (density > FOLD_MIN_DENSITY) & tissue, bool), FOLD_MIN_UM2 / mpp**2
+    half_wh = (-(-overview.shape[1] // 2), -(-overview.shape[0] // 2))
+    inside = cv2.resize(tissue.astype(np.uint8), half_wh, interpolation=cv2.INTER_NEAREST) > 0
+    if not inside.any():
+        return np.zeros_like(tissue)
+    coarse, coarse_gaps = (
+        np.asarray(cv2.resize(picture, half_wh, interpolation=cv2.INTER_AREA), np.uint8) for picture in (overview, gaps)
     )
+    side = _odd(FOLD_SMOOTH_UM / (2 * mpp))
+    density = cv2.blur(_density_mean(coarse), (side, side))
+    gap_density = np.maximum(cv2.blur(_LOG_TABLE[coarse_gaps], (side, side)), 0)
+    typical = max(float(np.median(density[inside])), 1e-3)
+    typical_gap = max(float(np.median(gap_density[inside])), FOLD_MIN_GAP_DENSITY)
+    times = np.sqrt(density / typical * gap_density / typical_gap)
+    found = ((times > FOLD_TIMES) & (density > FOLD_MIN_DENSITY)).astype(np.uint8)
+    full = np.asarray(cv2.resize(found, overview.shape[1::-1], interpolation=cv2.INTER_NEAREST), bool)
+    return _larger_than(full & tissue, FOLD_MIN_UM2 / mpp**2)
 
 
 def find_bubbles(overview: Pixels, mpp: float) -> Mask:
@@ -121,6 +127,7 @@ def find_bubbles(overview: Pixels, mpp: float) -> Mask:
     kept = length_um > EDGE_MIN_LENGTH_UM
     kept[0] = False
     edge = np.asarray(kept[labels], bool)
+    del labels  # four bytes a pixel
     return edge | _surrounded(edge, BUBBLE_MAX_UM2 / mpp**2)
 
 

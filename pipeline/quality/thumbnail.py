@@ -6,6 +6,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import cv2
 import matplotlib
 
 matplotlib.use("Agg")
@@ -38,10 +39,15 @@ def write_thumbnail(path: Path, reader: StoreReader, quality: Quality, summary: 
     figure, axes = plt.subplots(figsize=(10, 10 * height_px0 / width_px0 + 1.4), dpi=130, layout="constrained")
     axes.imshow(thumbnail(reader, THUMBNAIL_PX), extent=(0, width_px0, height_px0, 0), interpolation="bilinear")
     mask_yx, mask_mpp = read_tissue(reader.path)
-    cell_px0 = mask_mpp / reader.mpp0
-    if mask_yx.any() and not mask_yx.all():
-        rows, columns = ((np.arange(n) + 0.5) * cell_px0 for n in mask_yx.shape)
-        axes.contour(columns, rows, mask_yx, levels=[0.5], colors=TISSUE_COLOUR, linewidths=0.7)
+    shrink = max(1.0, max(mask_yx.shape) / THUMBNAIL_PX)
+    height, width = (max(2, round(n / shrink)) for n in mask_yx.shape)
+    covered = cv2.resize(mask_yx.astype(np.float32), (width, height), interpolation=cv2.INTER_AREA)
+    if covered.min() < 0.5 < covered.max():
+        rows, columns = (
+            (np.arange(n) + 0.5) * mask_mpp / reader.mpp0 * whole / n
+            for n, whole in zip((height, width), mask_yx.shape, strict=True)
+        )
+        axes.contour(columns, rows, covered, levels=[0.5], colors=TISSUE_COLOUR, linewidths=0.7)
     handles: list[Patch | Line2D] = [Line2D([], [], color=TISSUE_COLOUR, linewidth=1, label="tissue")]
     _, rows_c, columns_c = quality.scores_cyx.shape
     extent = (0, columns_c * quality.cell_px0, rows_c * quality.cell_px0, 0)
@@ -56,9 +62,7 @@ def write_thumbnail(path: Path, reader: StoreReader, quality: Quality, summary: 
     axes.imshow(overlay, extent=extent, interpolation="nearest")
     handles[1:] = handles[:0:-1]
     axes.set(xlim=(0, width_px0), ylim=(height_px0, 0), xticks=[], yticks=[])
-    verdict = ": ".join(
-        [summary["verdict"], "; ".join(summary["reasons"])] if summary["reasons"] else [summary["verdict"]]
-    )
+    verdict = ": ".join([summary["verdict"], *(["; ".join(summary["reasons"])] if summary["reasons"] else [])])
     axes.set_title(f"{reader.slide_id}: {verdict}\n{RESEARCH_USE}", fontsize=9, wrap=True)
     figure.legend(handles=handles, loc="outside lower center", ncols=3, fontsize=8, frameon=False)
     buffer = BytesIO()

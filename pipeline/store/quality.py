@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pipeline.config import QC_SCORES
 from pipeline.errors import UnreadableError
 from pipeline.files import new_folder
 from pipeline.stain import METHODS, Normaliser, fit_of
@@ -17,7 +18,7 @@ from pipeline.store.metadata import multiscale, read_json, write_group, write_js
 from pipeline.store.reader import StoreReader
 
 QUALITY = "quality"
-SCORE_NAMES = ("blur", "pen", "fold", "bubble")
+SCORE_NAMES = QC_SCORES
 CHECK = "Run `gemslide quality` on the slide."
 
 

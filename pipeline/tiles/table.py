@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from pipeline.errors import BadManifestError, EmptyTableError
 from pipeline.files import write_bytes_atomic
+from pipeline.store.quality import SCORE_NAMES
 
 SCHEMA = pa.schema(
     [
@@ -31,6 +32,7 @@ SCHEMA = pa.schema(
         ("split", pa.string()),
     ]
 )
+QC_SCHEMA = pa.schema([(f"qc_{name}", pa.float32()) for name in SCORE_NAMES])
 METADATA_KEY = b"gemslide"
 
 
@@ -40,7 +42,7 @@ class TileTable:
 
     frame: pd.DataFrame
     metadata: dict[str, Any]
-    """class_order, stride_px0 (per slide), settings, manifest_sha256, sources (SHA-256 of each), annotations (each)."""
+    """class_order, stride_px0 (per slide), settings, manifest_sha256, sources (SHA-256), annotations, quality."""
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -59,7 +61,7 @@ def write_table(path: Path, table: TileTable) -> None:
             "look at tile_px, mpp and min_tissue in the [tile] section, and at the tissue mask in the viewer."
         )
     ordered = table.frame.sort_values(["slide_id", "y_px0", "x_px0"], kind="stable")
-    arrow = pa.Table.from_pandas(ordered, schema=SCHEMA, preserve_index=False)
+    arrow = pa.Table.from_pandas(ordered, schema=pa.schema([*SCHEMA, *QC_SCHEMA]), preserve_index=False)
     arrow = arrow.replace_schema_metadata({METADATA_KEY: json.dumps(table.metadata).encode()})
     buffer = BytesIO()
     pq.write_table(arrow, buffer, compression="zstd")

@@ -22,6 +22,7 @@ from pipeline.tiles.annotations.files import read_annotations
 from pipeline.tiles.annotations.region import Region, check_regions
 from pipeline.tiles.annotations.repair import labelled_regions
 from pipeline.tiles.labels import TileLabels, class_order, label_tiles
+from pipeline.tiles.quality import good_enough, tile_scores
 from pipeline.tiles.split import assign_splits
 from pipeline.tiles.table import TileTable, write_table
 
@@ -62,10 +63,11 @@ def make_tile_table(
     _check_no_copy_in_another_split(slides, splits)
     regions = [region for slide in slides for region in slide.regions]
     classes = class_order(regions, config.classes, config.ignore_classes)
-    frames, strides = [], {}
+    frames, strides, quality = [], {}, {}
     for slide in slides:
-        frame, strides[slide.entry.slide_id] = _rows(slide, config, classes)
-        frames.append(frame.assign(split=splits[slide.entry.slide_id]))
+        slide_id = slide.entry.slide_id
+        frame, strides[slide_id], quality[slide_id] = _rows(slide, config, classes)
+        frames.append(frame.assign(split=splits[slide_id]))
         advance(1)
     metadata = {
         "class_order": list(classes),
@@ -73,6 +75,7 @@ def make_tile_table(
         "settings": config.model_dump(mode="json"),
         "manifest_sha256": sha256_of(cohort.path) if cohort else None,
         "sources": {slide.entry.slide_id: slide.reader.source_sha256 for slide in slides},
+        "quality": quality,
         "annotations": {slide.entry.slide_id: slide.annotations for slide in slides if slide.annotations},
     }
     table = TileTable(pd.concat(frames, ignore_index=True), metadata)
@@ -114,7 +117,10 @@ def _open(project: Project, cohort: Cohort | None, entry: SlideEntry) -> _SlideT
     return _SlideToTile(entry, reader, regions, about)
 
 
-def _rows(slide: _SlideToTile, config: TileConfig, classes: Sequence[str]) -> tuple[pd.DataFrame, int]:
+def _rows(
+    slide: _SlideToTile, config: TileConfig, classes: Sequence[str]
+) -> tuple[pd.DataFrame, int, dict[str, object]]:
+    """A slide's rows, its stride in level-0 pixels, and what the table says of its quality."""
     reader = slide.reader
     grid = tile_grid(
         reader.size_wh_px0, reader.mpp0, tile_px=config.tile_px, mpp=config.mpp, overlap_px=config.overlap_px
@@ -123,7 +129,9 @@ def _rows(slide: _SlideToTile, config: TileConfig, classes: Sequence[str]) -> tu
     corners_xy0 = grid.corners_xy0
     tissue = tissue_fraction(corners_xy0, grid.side_px0, mask_yx, mask_mpp / reader.mpp0)
     kept = tissue >= config.min_tissue
-    corners_xy0, tissue = corners_xy0[kept], tissue[kept]
+    scores, checked = tile_scores(reader, corners_xy0[kept], grid.side_px0)
+    good = good_enough(scores, config.max_qc, checked=checked, slide_id=reader.slide_id)
+    corners_xy0, tissue = corners_xy0[kept][good], tissue[kept][good]
     labels = label_tiles(
         slide.regions,
         corners_xy0,
@@ -147,7 +155,8 @@ def _rows(slide: _SlideToTile, config: TileConfig, classes: Sequence[str]) -> tu
             "label_fraction": labels.fraction,
         }
     )
-    return frame, grid.stride_px0
+    frame = pd.concat([frame, scores[good].reset_index(drop=True)], axis=1)
+    return frame, grid.stride_px0, {"checked": checked, "left_out": int((~good).sum())}
 
 
 def _names(labels: TileLabels, classes: Sequence[str]) -> list[str | None]:

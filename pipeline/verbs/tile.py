@@ -38,21 +38,38 @@ def run_tile(
             record.inputs += [{"id": k, "sha256": v} for k, v in table.metadata["sources"].items()]
             record.outputs.append(str(project.tile_table_path(tile_set).relative_to(project.root)))
     for slide_id in table.metadata["sources"]:
-        count = int((table.frame["slide_id"] == slide_id).sum())
-        if count:
-            annotations = table.metadata["annotations"].get(slide_id)
-            words = f"; annotations: {repairs_in_words(annotations)}" if annotations else ""
-            reporter.add(SlideOutcome(slide_id, "done", message=f"{count} tiles{words}"))
-        else:
-            message = f"slide {slide_id}: no tile has enough tissue. Look at its tissue mask in the viewer."
-            reporter.add(SlideOutcome(slide_id, "no_tissue", code="no_tissue", message=message))
+        reporter.add(_outcome(slide_id, table))
     if not as_json:
         if len(table.classes) > 1:
             rest = ", ".join(table.classes[1:])
             typer.echo(f"  class order: {', '.join(table.classes)} (hotspots: {rest}; else [infer] hotspot_classes)")
         for (split, label), tiles in sorted(_counts(table).items()):
             typer.echo(f"  split {split}, label {label}: {tiles} tiles")
+        unchecked = [slide_id for slide_id, said in table.metadata["quality"].items() if not said["checked"]]
+        if unchecked:
+            of_all = f"{len(unchecked)} of {len(table.metadata['sources'])} slides"
+            typer.echo(
+                f"  quality: {of_all} never checked, their qc_ columns are empty (`gemslide quality` fills them)"
+            )
     reporter.finish()
+
+
+def _outcome(slide_id: str, table: TileTable) -> SlideOutcome:
+    count = int((table.frame["slide_id"] == slide_id).sum())
+    left_out = table.metadata["quality"][slide_id]["left_out"]
+    if count:
+        annotations = table.metadata["annotations"].get(slide_id)
+        words = f"; annotations: {repairs_in_words(annotations)}" if annotations else ""
+        dropped = f"; {left_out} left out by max_qc" if left_out else ""
+        return SlideOutcome(slide_id, "done", message=f"{count} tiles{dropped}{words}")
+    if left_out:
+        message = (
+            f"slide {slide_id}: all {left_out} tiles with enough tissue have a quality score above [tile] max_qc = "
+            f"{table.metadata['settings']['max_qc']}. Look at results/quality/{slide_id}/quality.png."
+        )
+        return SlideOutcome(slide_id, "qc_failed", code="qc_failed", message=message)
+    message = f"slide {slide_id}: no tile has enough tissue. Look at its tissue mask in the viewer."
+    return SlideOutcome(slide_id, "no_tissue", code="no_tissue", message=message)
 
 
 def _counts(table: TileTable) -> Counter[tuple[str, str]]:
