@@ -10,7 +10,7 @@ from pipeline.slides.openslide_ import OpenSlideSlide, detect_vendor
 from pipeline.slides.slide import Slide
 from pipeline.slides.tiff_ import TiffSlide, hides_ycc, is_tiff
 
-TIFF_VENDORS = {None, "aperio", "generic-tiff"}
+TIFF_VENDORS = {None, "aperio", "generic-tiff", "philips"}
 """OpenSlide's names of the families whose TIFF structure is plain enough to read tile by tile."""
 
 _DICOM_AT, _DICOM = 128, b"DICM"

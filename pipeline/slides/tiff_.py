@@ -21,16 +21,18 @@ from pipeline.slides.tiff_checks import (
     COMPRESSION_APERIO_YCC,
     COMPRESSION_JPEG,
     COMPRESSIONS_JPEG_2000,
-    MAX_TILE_BYTES,
-    PLANAR_CONTIG,
     check_page,
     check_page_chain,
-    has_plain_sizes,
-    is_rgb,
-    tile_bytes,
 )
 from pipeline.slides.tiff_encoded import EncodedTiffLevel, why_not_encoded
 from pipeline.slides.tiff_metadata import mpp_of, objective_power_of, scanner_model_of
+from pipeline.slides.tiff_series import (
+    associated_pixels,
+    associated_sources,
+    check_one_picture,
+    level_pages,
+    stack_in_words,
+)
 
 # tifffile reports oddities of damaged files through logging; our errors say what matters.
 logging.getLogger("tifffile").setLevel(logging.CRITICAL)
@@ -61,15 +63,17 @@ class TiffSlide:
     """One TIFF slide. Level 0 is the first page; lower levels are its reduced copies."""
 
     def __init__(self, path: Path) -> None:
-        self.files = (path,)
+        self.files: tuple[Path, ...] = (path,)
         self._name = path.name
         self._bytes = path.stat().st_size
         with ExitStack() as on_error:
             try:
                 self._tiff = on_error.enter_context(tifffile.TiffFile(path))
-                pages = _level_pages(self._tiff)
-                check_page(pages[0], self._bytes, self._name)
+                pages = level_pages(self._tiff, self._name)
+                check_page(pages[0], self._bytes, self._name, more=lambda: stack_in_words(self._tiff))
                 check_page_chain(self._tiff, self._bytes, self._name)
+                check_one_picture(self._tiff, self._name)
+                self._associated = associated_sources(self._tiff)
                 self.info = self._read_info(pages)
             except TIFF_ERRORS as error:
                 raise UnreadableError(
@@ -84,22 +88,15 @@ class TiffSlide:
         mpp_xy, looked_in = mpp_of(self._tiff)
         icc = pages[0].tags.get(34675)
         return SlideInfo(
-            format="tiff:aperio" if self._tiff.is_svs else "tiff:ome" if self._tiff.is_ome else "tiff:generic",
+            format=f"tiff:{_family(self._tiff)}",
             levels=_sizes(pages),
             mpp_xy=mpp_xy,
             mpp_looked_in=looked_in,
             objective_power=objective_power_of(self._tiff),
             scanner_model=scanner_model_of(self._tiff),
             icc=bytes(icc.value) if icc is not None else None,
-            associated=tuple(self._associated_pages()),
+            associated=tuple(self._associated),
         )
-
-    def _associated_pages(self) -> dict[str, tifffile.TiffPage]:
-        if not self._tiff.is_svs:
-            return {}
-        names = ("thumbnail", "label", "macro")
-        by_name = {series.name.lower(): series.keyframe for series in self._tiff.series[1:]}
-        return {name: by_name[name] for name in names if name in by_name}
 
     def read_region(self, level: int, x_px: int, y_px: int, width_px: int, height_px: int) -> Pixels:
         return self._levels[level].read_region(x_px, y_px, width_px, height_px)
@@ -109,9 +106,8 @@ class TiffSlide:
         return why_not_encoded(page) or EncodedTiffLevel(page, self._fd, self._bytes, self._name)
 
     def associated_image(self, name: str) -> Pixels:
-        page = self._associated_pages()[name]
         try:
-            pixels = np.asarray(page.asarray(), dtype=np.uint8)
+            pixels = associated_pixels(self._associated[name])
         except TIFF_ERRORS as error:
             raise CorruptTileError(f"{self._name}: its {name} image cannot be decoded: {error}.") from error
         if pixels.ndim != 3 or pixels.shape[2] != 3:
@@ -233,33 +229,8 @@ def _paste(region: Pixels, tile: Pixels, x_px: int, y_px: int) -> None:
         region[y0:y1, x0:x1] = tile[y0 - y_px : y1 - y_px, x0 - x_px : x1 - x_px]
 
 
-def _level_pages(tiff: tifffile.TiffFile) -> list[tifffile.TiffPage]:
-    """Pages that are one picture at falling size. Pages of another shape or kind are not levels."""
-    if not len(tiff.pages):
-        raise UnreadableError(f"{tiff.filename}: no picture in it. The file is damaged or cut short; copy it again.")
-    first = tiff.pages.first
-    if not first.is_tiled:
-        return [first]
-    series = tiff.series[0]
-    candidates = [level.keyframe for level in series.levels]
-    if len(candidates) == 1:
-        candidates = [page.aspage() for page in tiff.pages]
-    levels = [first]
-    for page in candidates:
-        if page.is_tiled and _is_reduced_copy(page, first) and page.imagewidth < levels[-1].imagewidth:
-            levels.append(page)
-    return levels
-
-
-def _is_reduced_copy(page: tifffile.TiffPage, first: tifffile.TiffPage) -> bool:
-    if not has_plain_sizes(page) or not is_rgb(page) or page.planarconfig != PLANAR_CONTIG:
-        return False
-    if page.imagewidth < 1 or page.imagelength < 1 or not 0 < tile_bytes(page) <= MAX_TILE_BYTES:
-        return False
-    downsample = first.imagewidth / page.imagewidth
-    # The width is rounded to a whole pixel: on a tall slide one pixel of it is several of the length.
-    tolerance_px = 1 + max(1.0, page.imagelength / page.imagewidth)
-    return bool(downsample > 1 and abs(first.imagelength / downsample - page.imagelength) <= tolerance_px)
+def _family(tiff: tifffile.TiffFile) -> str:
+    return "aperio" if tiff.is_svs else "ome" if tiff.is_ome else "philips" if tiff.is_philips else "generic"
 
 
 def _sizes(pages: list[tifffile.TiffPage]) -> tuple[LevelSize, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 
 import numpy as np
 import tifffile
@@ -24,8 +25,11 @@ SMALL_CLAIM_BYTES = 2**30
 """A claim this small is harmless whatever the ratio."""
 
 
-def check_page(page: tifffile.TiffPage, file_bytes: int, name: str) -> None:
+def check_page(page: tifffile.TiffPage, file_bytes: int, name: str, *, more: Callable[[], str] = str) -> None:
     """Whether the finest page can be read as a slide.
+
+    Args:
+        more: what else to say of a page that is no RGB.
 
     Raises:
         UnreadableError, ClaimsTooMuchError, NotBrightfieldRgbError: why not.
@@ -34,7 +38,7 @@ def check_page(page: tifffile.TiffPage, file_bytes: int, name: str) -> None:
         raise UnreadableError(f"{name}: its size tags hold several numbers each. The file is damaged; copy it again.")
     _check_claim(page, file_bytes, name)
     _check_compression(page, name)
-    _check_pixels_are_rgb(page, name)
+    _check_pixels_are_rgb(page, name, more)
 
 
 def check_page_chain(tiff: tifffile.TiffFile, file_bytes: int, name: str) -> None:
@@ -73,7 +77,7 @@ def is_rgb(page: tifffile.TiffPage) -> bool:
     )
 
 
-def _check_pixels_are_rgb(page: tifffile.TiffPage, name: str) -> None:
+def _check_pixels_are_rgb(page: tifffile.TiffPage, name: str, more: Callable[[], str]) -> None:
     orientation = page.tags.get(274)
     photometric = getattr(page.photometric, "name", str(page.photometric))
     found = (
@@ -83,8 +87,8 @@ def _check_pixels_are_rgb(page: tifffile.TiffPage, name: str) -> None:
     )
     if not is_rgb(page):
         raise NotBrightfieldRgbError(
-            f"{name}: holds {found}. Only 8-bit brightfield RGB slides are read (no fluorescence, 16-bit, grey, "
-            "CMYK, palette or transparent pictures, no YCbCr but in JPEG). Export it as 8-bit RGB."
+            f"{name}: holds {found}{more()}. Only 8-bit brightfield RGB slides are read (no fluorescence, 16-bit, "
+            "grey, CMYK, palette or transparent pictures, no YCbCr but in JPEG). Export it as 8-bit RGB."
         )
     if page.planarconfig != PLANAR_CONTIG:
         raise NotBrightfieldRgbError(f"{name}: colour planes are stored apart (planar). Export it as interleaved RGB.")

@@ -220,7 +220,7 @@ def _restart_offsets(stream: bytes) -> list[int]:
 # --- tiled TIFFs with the maker's XML ------------------------------------------------------------------------
 
 
-def _tile_streams(pixels: Pixels, tile_px: int, missing: Iterable[tuple[int, int]] = ()) -> tuple[list[bytes], Pixels]:
+def tile_streams(pixels: Pixels, tile_px: int, missing: Iterable[tuple[int, int]] = ()) -> tuple[list[bytes], Pixels]:
     """JPEG tiles row by row, and the picture they decode to; `missing` (column, row) are empty and white."""
     height, width = pixels.shape[:2]
     streams, picture = [], np.full((height, width, 3), WHITE, np.uint8)
@@ -236,11 +236,13 @@ def _tile_streams(pixels: Pixels, tile_px: int, missing: Iterable[tuple[int, int
     return streams, picture
 
 
-def _set_ycbcr(path: Path) -> None:
+def set_ycbcr(path: Path) -> None:
     """tifffile writes photometric RGB for tiles that come encoded; they are YCbCr."""
     with tifffile.TiffFile(path, mode="r+") as tiff:
         for page in tiff.pages:
-            page.aspage().tags[262].overwrite(6)
+            for part in [page.aspage(), *(page.aspage().pages or [])]:
+                if part.aspage().compression == tifffile.COMPRESSION.JPEG:
+                    part.aspage().tags[262].overwrite(6)
 
 
 SCN_NAMESPACE = "http://www.leica-microsystems.com/scn/2010/10/01"
@@ -273,7 +275,7 @@ def write_scn(path: Path, areas: list[ScnArea], *, slide_nm: tuple[int, int], nm
     decoded_pages = []
     with tifffile.TiffWriter(path, bigtiff=True) as tiff:
         for i, pixels in enumerate(pages):
-            streams, picture = _tile_streams(pixels, 64)
+            streams, picture = tile_streams(pixels, 64)
             if i == 0:
                 # libtiff, which OpenSlide asks for the macro image, takes 4:2:0 for granted.
                 streams = [bytes(imagecodecs.jpeg8_encode(pixels, level=90, subsampling="420"))]
@@ -283,7 +285,7 @@ def write_scn(path: Path, areas: list[ScnArea], *, slide_nm: tuple[int, int], nm
                 compression="jpeg", metadata=None, description="".join(xml) if i == 0 else None,
                 resolution=(1e7 / nm_per_px, 1e7 / nm_per_px), resolutionunit="CENTIMETER",
             )  # fmt: skip
-    _set_ycbcr(path)
+    set_ycbcr(path)
     return Made(path, decoded_pages[1:])
 
 
@@ -344,14 +346,12 @@ def write_bif(
             options: dict[str, object] = {}
             data: object = pixels
             if side:
-                streams, picture = _tile_streams(pixels, side)
+                streams, picture = tile_streams(pixels, side)
                 found.append(picture)
                 data, options = iter(streams), {"compression": "jpeg", "tile": (side, side)}
             tiff.write(
                 data, shape=pixels.shape, dtype=np.uint8, photometric="rgb", metadata=None, description=description,
                 extratags=[(700, 1, len(xml), xml, True)], **options,
             )  # fmt: skip
-    with tifffile.TiffFile(path, mode="r+") as tiff:
-        for page in tiff.pages[1:]:
-            page.aspage().tags[262].overwrite(6)
+    set_ycbcr(path)
     return Made(path, found)

@@ -1,0 +1,145 @@
+"""Which pages of a TIFF are the slide's levels, which its label and macro image; and whether it is one picture."""
+
+from __future__ import annotations
+
+import io
+import math
+from xml.etree import ElementTree
+
+import numpy as np
+import tifffile
+from PIL import Image
+
+from pipeline.errors import NotBrightfieldRgbError, UnreadableError
+from pipeline.slides.slide import Pixels
+from pipeline.slides.tiff_checks import MAX_TILE_BYTES, PLANAR_CONTIG, has_plain_sizes, is_rgb, tile_bytes
+from pipeline.slides.tiff_metadata import philips_images
+
+_ASSOCIATED = {"thumbnail": "thumbnail", "label": "label", "macro": "macro", "overview": "macro"}
+_MAX_SIDE_PICTURE_SHARE = 1 / 16
+"""A picture beside the slide that is neither named nor smaller than this is another slide."""
+_MAX_ASSOCIATED_PX = 100_000_000
+
+
+def level_pages(tiff: tifffile.TiffFile, name: str) -> list[tifffile.TiffPage]:
+    """Pages that are one picture at falling size. Pages of another shape or kind are not levels.
+
+    Raises:
+        UnreadableError: there is no page, or the picture lies in other files too.
+    """
+    if not len(tiff.pages):
+        raise UnreadableError(f"{name}: no picture in it. The file is damaged or cut short; copy it again.")
+    _check_one_file(tiff, name)
+    first = tiff.pages.first
+    if not first.is_tiled:
+        return [first]
+    # Of a Philips file this also takes the padding off the lower levels' sizes: they are filled up to whole tiles.
+    candidates = [level.keyframe for level in tiff.series[0].levels]
+    if not tiff.is_ome:
+        # In an SVS tifffile takes the second page for the thumbnail, also where it is the first reduced level; in other
+        # files it ends a series at the first page out of order.
+        candidates += [page.aspage() for page in tiff.pages]
+    levels = [first]
+    tiled = (page for page in candidates if page.is_tiled and _is_reduced_copy(page, first))
+    for page in sorted(tiled, key=lambda page: page.imagewidth, reverse=True):
+        if page.imagewidth < levels[-1].imagewidth:
+            levels.append(page)
+    return levels
+
+
+def _is_reduced_copy(page: tifffile.TiffPage, first: tifffile.TiffPage) -> bool:
+    if not has_plain_sizes(page) or not is_rgb(page) or page.planarconfig != PLANAR_CONTIG:
+        return False
+    if page.imagewidth < 1 or page.imagelength < 1 or not 0 < tile_bytes(page) <= MAX_TILE_BYTES:
+        return False
+    downsample = first.imagewidth / page.imagewidth
+    # The width is rounded to a whole pixel: on a tall slide one pixel of it is several of the length.
+    tolerance_px = 1 + max(1.0, page.imagelength / page.imagewidth)
+    return bool(downsample > 1 and abs(first.imagelength / downsample - page.imagelength) <= tolerance_px)
+
+
+def _check_one_file(tiff: tifffile.TiffFile, name: str) -> None:
+    """An OME-TIFF may be one of several files; tifffile would open the others, and show black where one is missing."""
+    if not tiff.is_ome or not tiff.ome_metadata:
+        return
+    try:
+        root = ElementTree.fromstring(tiff.ome_metadata)
+    except ElementTree.ParseError as error:
+        raise UnreadableError(f"{name}: its OME-XML is damaged ({error}). Copy the file again.") from error
+    parts = {(part.text or "").strip() for part in root.iterfind(".//{*}TiffData/{*}UUID")}
+    own = root.attrib.get("UUID")
+    if root.find("{*}BinaryOnly") is not None or len(parts | {own or part for part in parts}) > 1:
+        raise UnreadableError(
+            f"{name}: is one of {max(2, len(parts))} files of an OME-TIFF. Export the slide as one file."
+        )
+
+
+def check_one_picture(tiff: tifffile.TiffFile, name: str) -> None:
+    """Whether the first series is one plane, and no other series a slide of its own.
+
+    Raises:
+        NotBrightfieldRgbError: several planes: focal planes, times or channels.
+        UnreadableError: several slides.
+    """
+    first, series = tiff.pages.first, tiff.series
+    planes = math.prod(series[0].shape) // max(1, first.imagewidth * first.imagelength * first.samplesperpixel)
+    if planes > 1:
+        raise NotBrightfieldRgbError(
+            f"{name}: holds {planes} pictures of {first.imagewidth}×{first.imagelength} px in one stack (axes "
+            f"{series[0].axes}): focal planes, times or channels. Export one of them."
+        )
+    if tiff.is_philips and (scanned := len(philips_images(tiff, "WSI"))) != 1:
+        raise UnreadableError(f"{name}: holds {scanned} scans in one Philips file. Export them one by one.")
+    if not tiff.is_ome:
+        return
+    for other in series[1:]:
+        share = math.prod(other.shape) / math.prod(series[0].shape)
+        if share > _MAX_SIDE_PICTURE_SHARE and _associated_name(other) is None:
+            raise UnreadableError(
+                f"{name}: holds {len(series)} pictures, and its second scene is no label or macro image "
+                f"({'×'.join(map(str, other.shape))}). Export each as a file of its own."
+            )
+
+
+def stack_in_words(tiff: tifffile.TiffFile) -> str:
+    """What else can be said of a file that is no RGB: its first series' axes, where its maker names them."""
+    if not (tiff.is_ome or tiff.is_qpi or tiff.is_imagej or tiff.is_lsm):
+        return ""
+    series = tiff.series[0]
+    return f", first of a stack with axes {series.axes} ({'×'.join(map(str, series.shape))}), as fluorescence is stored"
+
+
+def associated_sources(tiff: tifffile.TiffFile) -> dict[str, tifffile.TiffPage | bytes]:
+    """Label, macro and thumbnail by name: a page, or a JPEG stream out of Philips' XML."""
+    found: dict[str, tifffile.TiffPage | bytes] = {}
+    if tiff.is_svs or tiff.is_ome or tiff.is_philips or tiff.is_qpi:
+        for series in tiff.series[1:]:
+            name = _associated_name(series)
+            if name is not None:
+                found.setdefault(name, series.keyframe)
+    if tiff.is_philips:
+        for kind, name in (("LABELIMAGE", "label"), ("MACROIMAGE", "macro")):
+            streams = [stream for stream in philips_images(tiff, kind) if stream]
+            if streams:
+                found.setdefault(name, streams[0])
+    order = list(_ASSOCIATED.values())
+    return dict(sorted(found.items(), key=lambda item: order.index(item[0])))
+
+
+def _associated_name(series: tifffile.TiffPageSeries) -> str | None:
+    words = str(series.name).lower().split()
+    return next((name for word, name in _ASSOCIATED.items() if word in words), None)
+
+
+def associated_pixels(source: tifffile.TiffPage | bytes) -> Pixels:
+    """Decode what `associated_sources` found.
+
+    Raises:
+        whatever tifffile or Pillow raise on damaged data.
+    """
+    if not isinstance(source, bytes):
+        return np.asarray(source.asarray(), dtype=np.uint8)
+    with Image.open(io.BytesIO(source), formats=["JPEG"]) as picture:
+        if picture.width * picture.height > _MAX_ASSOCIATED_PX:
+            raise ValueError(f"claims {picture.width}×{picture.height} px")
+        return np.asarray(picture.convert("RGB"))
