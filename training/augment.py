@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from skimage.color import hed_from_rgb, rgb_from_hed
 from torch import Tensor
 
 from training.config import AugmentConfig
@@ -34,18 +35,35 @@ def _augment_one(tile: Tiles, random: np.random.Generator, config: AugmentConfig
         tile = np.rot90(tile, turns)
         tile = tile[:, ::-1] if mirrored else tile
     if config.stain:
-        tile = _change_density(tile, 1 + config.stain * random.uniform(-1, 1, 3))
+        gains = 1 + config.stain * random.uniform(-1, 1, 3)
+        tile = change_stains(tile, gains, config.stain * random.uniform(-1, 1, 3))
     if config.contrast or config.brightness:
         mean = tile.mean()
         tile = np.clip((tile - mean) * gain + mean + shift, 0, 255).astype(np.uint8)
     return tile
 
 
-def _change_density(tile: Tiles, gains: NDArray[np.float64]) -> Tiles:
-    """Multiply the optical density -log(I/255) of each channel: light to the power of the gain. White stays white."""
-    light = np.arange(256)[:, None] / 255.0
-    table = np.round(255 * light**gains).astype(np.uint8)
-    return np.stack([table[tile[..., channel], channel] for channel in range(3)], axis=-1)
+def change_stains(tile: Tiles, gains: NDArray[np.float64], shifts: NDArray[np.float64]) -> Tiles:
+    """Haematoxylin, eosin and DAB of a tile, each times its gain and plus its shift, in optical density.
+
+    The stains' directions are those of Ruifrok and Johnston (2001), as scikit-image has them. A shift counts only
+    where something is stained, so white glass stays white.
+
+    Args:
+        tile: uint8 (side, side, 3).
+        gains, shifts: of the three stains; a shift of 1 is optical density 1 (natural logarithm).
+    """
+    density = _DENSITY[tile]
+    mixed = hed_from_rgb @ np.diag(gains) @ rgb_from_hed
+    stained = np.minimum(density.max(-1, keepdims=True) / FULLY_STAINED, 1)
+    changed = density @ mixed.astype(np.float32) + stained * (shifts @ rgb_from_hed).astype(np.float32)
+    return np.asarray(np.clip(np.rint(256 * np.exp(-changed) - 1), 0, 255), np.uint8)
+
+
+_DENSITY = -np.log((np.arange(256) + 1) / 256).astype(np.float32)
+"""Optical density of a grey value; 255 is 0."""
+FULLY_STAINED = 0.15
+"""Optical density from which a shift of the stains counts in full."""
 
 
 def to_input(tiles_nhwc: NDArray[np.uint8], mean: list[float], std: list[float]) -> Tensor:

@@ -34,6 +34,8 @@ class Classifier:
     device: torch.device
     split_sha256: str
     variant: str
+    stain: dict[str, Any] | None
+    """How tiles must be normalised before `predict` sees them; None: not at all."""
 
     def predict(self, tiles_nhwc: NDArray[np.uint8]) -> NDArray[np.float32]:
         """Class probabilities.
@@ -87,6 +89,7 @@ class Classifier:
             device=target,
             split_sha256=str(ours["split_sha256"]),
             variant=str(ours["model"]["variant"]),
+            stain=ours.get("stain"),
         )
 
 

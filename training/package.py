@@ -29,6 +29,8 @@ class PackageContent:
     mpp: float
     mean: list[float]
     std: list[float]
+    stain: dict[str, Any] | None
+    """How tiles were normalised before the network saw them, with the target's numbers; None: not at all."""
     split_fingerprint: str
     run_id: str
     plan: dict[str, Any]
@@ -85,7 +87,7 @@ def _config(content: PackageContent) -> dict[str, Any]:
             "model": model.model_dump(mode="json"),
             "norm": model.norm,
             "statistics": {"mean": content.mean, "std": content.std},
-            "stain": None,
+            "stain": content.stain,
             "class_order": list(content.classes),
             "run_id": content.run_id,
             "split_sha256": content.split_fingerprint,
@@ -99,13 +101,14 @@ def _config(content: PackageContent) -> dict[str, Any]:
 def _card(model_id: str, content: PackageContent) -> str:
     rows = "\n".join(f"| {name} | {value:.4f} |" for name, value in content.metrics.items())
     model = content.recipe.model
+    stain = f", their stain normalised by {content.stain['method']}" if content.stain else ""
     return f"""# {model_id}
 
 **{RESEARCH_USE}**
 
 {model.name} of depth {model.depth} ({model.norm} normalisation),
 {model.num_classes} classes: {", ".join(content.classes)}.
-It reads tiles of {content.tile_px} × {content.tile_px} px at {content.mpp} µm/px.
+It reads tiles of {content.tile_px} × {content.tile_px} px at {content.mpp} µm/px{stain}.
 
 Trained by run `{content.run_id}` with recipe `{content.recipe_name}`
 ({content.plan["strategy"]}, {content.plan["num_stages"]} stages, {content.plan["num_microbatches"]} micro-batches of

@@ -18,7 +18,7 @@ from training.config import Recipe, find_recipe, load_recipe
 from training.engine.partition import partition
 from training.errors import BadRecipeError, TrainingError, WrongWorldSizeError
 from training.parallel_plan import blocks_of, plan_of
-from training.tile_dataset import TileSource, check_enough, find_source, labelled
+from training.tile_dataset import TileSource, check_enough, find_source, labelled, open_source
 
 RECIPE_NAME = r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,54}"
 """With 9 characters of hash it makes a model id of at most 64."""
@@ -53,7 +53,7 @@ def check_run(recipe_name: Path, project_dir: Path, world_size: int) -> Checked:
             f"{parallel.data_parallel} needs {parallel.world_size} ranks, but {world_size} are started. Give `--nproc "
             f"{parallel.world_size}` (torchrun: --nproc-per-node), or change [parallel]."
         )
-    source = find_source(recipe.data.source)(project_dir, recipe.data.tile_set, recipe.data.classes)
+    source = open_source(recipe.data, project_dir)
     check_enough(source, parallel.batch_size, recipe.model.num_classes, recipe.data.tile_set)
     try:
         with torch.device("meta"):  # without memory: only whether there is such a network

@@ -28,7 +28,7 @@ from training.engine.simulate import StageCost, simulate, stage_costs
 from training.errors import BadRecipeError, TrainingError
 from training.parallel_plan import EmptyBatch, blocks_of, costs_of, cross_entropy, plan_of
 from training.preflight import dataset_error
-from training.tile_dataset import find_source
+from training.tile_dataset import find_source, open_source
 
 MOST_DRAWN = 8
 """Micro-batches of a group in the drawing for the terminal."""
@@ -106,7 +106,7 @@ def show_plan(recipe_name: Path, project_dir: Path, *, tile_px: int | None, svg:
 def _side_in_tile_set(recipe: Recipe, project_dir: Path) -> int:
     factory = find_source(recipe.data.source)
     try:
-        return factory(project_dir, recipe.data.tile_set, recipe.data.classes).tile_px
+        return open_source(recipe.data, project_dir).tile_px
     except factory.Error as error:
         raise type(error)(f"{error} To plan without tiles, give their side: `--tile-px 1024`.") from error
 

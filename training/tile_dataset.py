@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import entry_points
+from inspect import signature
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from training.config import DataConfig
 from training.errors import BadRecipeError, EmptyTableError
 
 Indices = NDArray[np.int64]
@@ -24,7 +26,11 @@ GROUP = "gemslide.datasets"
 
 
 class TileSource(Protocol):
-    """What a dataset offers. `Error` is the base of what it raises for a person to read, with a `code`."""
+    """What a dataset offers. `Error` is the base of what it raises for a person to read, with a `code`.
+
+    One that can normalise stains takes the keyword `stain` and has an attribute `stain`: what a model package must
+    record for others to do the same, as JSON.
+    """
 
     Error: type[Exception]
     classes: tuple[str, ...]
@@ -44,7 +50,7 @@ class SourceFactory(Protocol):
 
     Error: type[Exception]
 
-    def __call__(self, project_dir: Path, tile_set: str, classes: Sequence[str]) -> TileSource: ...
+    def __call__(self, project_dir: Path, tile_set: str, classes: Sequence[str], **options: str) -> TileSource: ...
 
 
 def find_source(name: str) -> SourceFactory:
@@ -58,6 +64,29 @@ def find_source(name: str) -> SourceFactory:
         raise BadRecipeError(f"[data] source = {name!r}: registered datasets are {', '.join(sorted(found)) or 'none'}.")
     factory: SourceFactory = found[name].load()
     return factory
+
+
+def open_source(config: DataConfig, project_dir: Path) -> TileSource:
+    """The dataset that a recipe's `[data]` describes.
+
+    Raises:
+        BadRecipeError: nobody registered it, or stain normalisation is asked of one that knows none.
+    """
+    factory = find_source(config.source)
+    if config.stain == "none":
+        return factory(project_dir, config.tile_set, config.classes)
+    if "stain" not in signature(factory).parameters:
+        raise BadRecipeError(
+            f"[data] stain = {config.stain!r}: dataset {config.source!r} does not normalise stains. "
+            'Use stain = "none", or a dataset that does (tiles).'
+        )
+    return factory(project_dir, config.tile_set, config.classes, stain=config.stain)
+
+
+def stain_of(source: TileSource) -> dict[str, Any] | None:
+    """What a package records of the normalisation its tiles went through; None: none."""
+    stain: dict[str, Any] | None = getattr(source, "stain", None)
+    return stain
 
 
 def labelled(source: TileSource, split: str) -> Indices:

@@ -27,7 +27,7 @@ from training.parallel_plan import blocks_of, cross_entropy, plan_of
 from training.preflight import Checked
 from training.run_log import RunLog
 from training.tile_batch import TileBatch
-from training.tile_dataset import BatchPlan, Indices, channel_statistics, labelled, read_tiles
+from training.tile_dataset import BatchPlan, Indices, channel_statistics, labelled, read_tiles, stain_of
 
 State = dict[str, Tensor]
 PICTURED_TILES = 8
@@ -207,6 +207,7 @@ class Trainer:
             mpp=self.source.mpp,
             mean=self.mean,
             std=self.std,
+            stain=stain_of(self.source),
             split_fingerprint=self.source.fingerprint,
             run_id=run_id,
             plan=self._plan_in_words(),

@@ -64,7 +64,7 @@ def evaluate_model(
     package = project.models_dir / model_id
     predictor = Predictor.load(package)
     table = read_table(project.tile_table_path(tile_set))
-    dataset = TileDataset(project.root, tile_set, predictor.class_names)
+    dataset = TileDataset(project.root, tile_set, predictor.class_names, stain=predictor.stain or "none")
     _check_same_tiles(predictor, dataset, tile_set)
     chosen = np.flatnonzero((dataset.splits == config.split) & (dataset.labels >= 0))
     if not len(chosen):

@@ -23,8 +23,10 @@ from pipeline.inference.predictor import Predictor
 from pipeline.progress import Advance, no_bar
 from pipeline.project import Project
 from pipeline.run_record import versions
+from pipeline.stain import Normaliser
 from pipeline.store.labels import read_tissue
 from pipeline.store.overlays import Predictions, list_predictions, read_predictions, write_predictions
+from pipeline.store.quality import read_stain_fit, slide_normaliser
 from pipeline.store.reader import StoreReader
 from pipeline.store.render import thumbnail
 
@@ -58,6 +60,7 @@ def infer_slide(
     Raises:
         UnreadableError: no such store. NoTissueError: nothing to look at. InsaneOutputError: nonsense from the model.
         BadRecipeError: the slide was scanned coarser than the model wants.
+        UnreadableError: the model wants normalised stains, and the slide's was never fitted.
     """
     start = time.perf_counter()
     _check_classes(config, predictor)
@@ -69,10 +72,15 @@ def infer_slide(
         "tile_px": predictor.tile_px,
         "mpp": predictor.mpp,
     }
+    normalise = None
+    if predictor.stain:
+        normalise = slide_normaliser(reader, predictor.stain)
+        fit = read_stain_fit(reader, predictor.stain["method"])
+        made_from["stain"] = {**predictor.stain, "fit": fit}  # fitted anew, tiles look different
     predictions = _finished(reader, predictor.model_id, made_from)
     skipped = predictions is not None
     if predictions is None:
-        predictions = _predict(reader, predictor, config, made_from, advance)
+        predictions = _predict(reader, predictor, config, made_from, advance, normalise)
         write_predictions(reader.path, predictions, mpp0=reader.mpp0)
     predicted_s = time.perf_counter() - start
     num_hotspots = write_results(reader, predictions, result_dir, config)
@@ -112,7 +120,11 @@ def slide_grid(reader: StoreReader, predictor: Predictor) -> TileGrid:
 
 
 def read_batches(
-    reader: StoreReader, grid: TileGrid, chosen: NDArray[np.int64], batch_size: int
+    reader: StoreReader,
+    grid: TileGrid,
+    chosen: NDArray[np.int64],
+    batch_size: int,
+    normalise: Normaliser | None = None,
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.uint8]]]:
     """Batches of (grid indices, tiles uint8 NHWC); the next batch is read while the caller works on this one."""
     level = reader.level_for_downsample(grid.mpp / reader.mpp0)
@@ -120,11 +132,12 @@ def read_batches(
     batches = np.array_split(chosen, range(batch_size, len(chosen), batch_size))
     with ThreadPoolExecutor(2) as pool:
 
+        def read(x_px0: int, y_px0: int) -> NDArray[np.uint8]:
+            tile = reader.read_square(level, x_px0, y_px0, grid.side_px0, grid.tile_px)
+            return normalise(tile) if normalise else tile
+
         def submit(batch: NDArray[np.int64]) -> list[Future[NDArray[np.uint8]]]:
-            return [
-                pool.submit(reader.read_square, level, int(x), int(y), grid.side_px0, grid.tile_px)
-                for x, y in corners_xy0[batch]
-            ]
+            return [pool.submit(read, int(x), int(y)) for x, y in corners_xy0[batch]]
 
         coming = submit(batches[0])
         for number, batch in enumerate(batches):
@@ -138,12 +151,13 @@ def _predict(
     config: InferConfig,
     made_from: dict[str, object],
     advance: Advance,
+    normalise: Normaliser | None,
 ) -> Predictions:
     grid = slide_grid(reader, predictor)
     chosen = tissue_tiles(reader, grid, config.min_tissue)
     advance.expect(len(chosen))
     values = np.full((len(predictor.class_names), grid.rows * grid.columns), np.nan, np.float32)
-    for batch, tiles_nhwc in read_batches(reader, grid, chosen, config.batch_size):
+    for batch, tiles_nhwc in read_batches(reader, grid, chosen, config.batch_size, normalise):
         values[:, batch] = predictor.predict(tiles_nhwc).T
         advance(len(batch))
     _check_varied(values[:, chosen], predictor.model_id, reader.slide_id)

@@ -23,6 +23,8 @@ class Predictor:
         self.tile_px = classifier.tile_px
         self.mpp = classifier.mpp
         self.split_sha256 = classifier.split_sha256
+        self.stain = classifier.stain
+        """How tiles must be normalised first (`pipeline.stain.describe`); None: not at all."""
 
     @classmethod
     def load(cls, package: Path) -> Predictor:

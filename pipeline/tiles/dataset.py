@@ -6,14 +6,17 @@ Training finds this class by the entry-point group `gemslide.datasets`, so that 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.errors import BadRecipeError, ChangedSourceError, GemslideError
 from pipeline.project import Project
+from pipeline.stain import METHODS, Normaliser, describe
+from pipeline.store.quality import slide_normaliser
 from pipeline.store.reader import StoreReader
 from pipeline.tiles.table import read_table
 
@@ -26,13 +29,30 @@ class TileDataset:
         tile_px, mpp: side of a finished tile and its microns per pixel.
         labels: int64 of shape (tiles,), index into classes, -1 for unlabelled.
         splits: str of shape (tiles,), "" where there is none.
+        stain: how tiles are normalised, for the model package to record; None: they are not.
         fingerprint: SHA-256 over rows, splits and source hashes: what a model was trained on.
     """
 
     Error = GemslideError
     """Base of everything raised here that a person should read; each has a `code`."""
 
-    def __init__(self, project_dir: Path, tile_set: str, classes: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        project_dir: Path,
+        tile_set: str,
+        classes: Sequence[str] = (),
+        *,
+        stain: str | Mapping[str, Any] = "none",
+    ) -> None:
+        """Open a tile set.
+
+        Args:
+            stain: "none", a method, or what a model package records; slides are then read as stained like the target.
+
+        Raises:
+            EmptyTableError, BadManifestError: the tile set. BadRecipeError: its classes, or an unknown method.
+            UnreadableError: a slide whose stain was not fitted.
+        """
         self._project = Project(Path(project_dir))
         table = read_table(self._project.tile_table_path(tile_set))
         frame = table.frame
@@ -47,6 +67,10 @@ class TileDataset:
         self._boxes = frame[["level", "x_px0", "y_px0", "side_px0"]].to_numpy(dtype=np.int64)
         self._sources: dict[str, str] = table.metadata["sources"]
         self._readers: dict[str, StoreReader] = {}
+        self._normalisers: dict[str, Normaliser] = {}
+        self.stain = _description(stain)
+        for slide_id in self._sources if self.stain else ():  # what cannot be normalised is said now, not in mid-run
+            self._normaliser(slide_id)
         self.fingerprint = self._fingerprint()
 
     def _check_classes(self, in_table: Sequence[str], tile_set: str) -> None:
@@ -66,7 +90,15 @@ class TileDataset:
     def read(self, index: int) -> NDArray[np.uint8]:
         """One finished tile, uint8 (tile_px, tile_px, 3), RGB."""
         level, x_px0, y_px0, side_px0 = (int(v) for v in self._boxes[index])
-        return self._reader(str(self._slide_ids[index])).read_square(level, x_px0, y_px0, side_px0, self.tile_px)
+        slide_id = str(self._slide_ids[index])
+        tile = self._reader(slide_id).read_square(level, x_px0, y_px0, side_px0, self.tile_px)
+        return self._normaliser(slide_id)(tile) if self.stain else tile
+
+    def _normaliser(self, slide_id: str) -> Normaliser:
+        if slide_id not in self._normalisers:
+            assert self.stain is not None
+            self._normalisers[slide_id] = slide_normaliser(self._reader(slide_id), self.stain)
+        return self._normalisers[slide_id]
 
     def _reader(self, slide_id: str) -> StoreReader:
         if slide_id not in self._readers:
@@ -85,3 +117,14 @@ class TileDataset:
             digest.update(np.ascontiguousarray(array).tobytes())
         digest.update(repr(sorted(self._sources.items())).encode())
         return digest.hexdigest()
+
+
+def _description(stain: str | Mapping[str, Any]) -> dict[str, Any] | None:
+    if not isinstance(stain, str):
+        return dict(stain)
+    if stain == "none":
+        return None
+    for method in METHODS:
+        if method == stain:
+            return describe(method)
+    raise BadRecipeError(f"[data] stain = {stain!r}: known are none, {', '.join(METHODS)}.")
