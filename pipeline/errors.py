@@ -41,6 +41,12 @@ class ClaimsTooMuchError(GemslideError):
     code = "claims_too_much"
 
 
+class DamagedStoreError(GemslideError):
+    """A store is not as ingest wrote it, or not of the slide it is said to be."""
+
+    code = "damaged_store"
+
+
 class ChangedSourceError(GemslideError):
     """The same slide_id stands for other bytes than before."""
 

@@ -1,0 +1,104 @@
+"""A store against the slide it was made from: its bytes, and a sample of its pixels."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+
+from pipeline.errors import DamagedStoreError
+from pipeline.files import sha256_of_files
+from pipeline.ingest.shards import CORES, halve
+from pipeline.slides.open_slide import open_slide
+from pipeline.slides.openslide_ import OpenSlideSlide
+from pipeline.slides.slide import Slide
+from pipeline.store.metadata import Level, SlideAttributes
+from pipeline.store.reader import StoreReader
+from pipeline.store.verify import find_damage, sampled
+
+MAX_SHOWN = 5
+
+
+def verify_store(
+    store: Path,
+    *,
+    source: Path | None = None,
+    series: str | None = None,
+    sample_chunks: int = 64,
+    every_chunk: bool = False,
+) -> str:
+    """Check a store, and with `source` that it holds that slide. Returns what was checked, in words.
+
+    Args:
+        sample_chunks: chunks per level that are decoded and compared.
+        every_chunk: decode all of them (those compared stay a sample).
+
+    Raises:
+        DamagedStoreError: it is not as it was written, or not of that slide; says what and where.
+        UnreadableError: it is no store, or the source cannot be read.
+    """
+    found = find_damage(store, sample_chunks=sample_chunks, every_chunk=every_chunk, threads=CORES)
+    if not found and source is not None:
+        found = _differences(StoreReader(store), source, series, sample_chunks)
+    if found:
+        more = f"; and {len(found) - MAX_SHOWN} more" if len(found) > MAX_SHOWN else ""
+        raise DamagedStoreError(
+            f"{store}: {'; '.join(found[:MAX_SHOWN])}{more}. Delete the store and ingest the slide again."
+        )
+    decoded = "every chunk decoded" if every_chunk else f"{sample_chunks} chunks per level decoded"
+    return f"all files as written, {decoded}" + (", pixels equal the source's" if source else "")
+
+
+def _differences(reader: StoreReader, source: Path, series: str | None, sample_chunks: int) -> list[str]:
+    attributes = SlideAttributes.model_validate(reader.attributes)
+    with ExitStack() as opened:
+        slide = opened.enter_context(open_slide(source, series))
+        sha256 = sha256_of_files(slide.files)
+        if sha256 != reader.source_sha256:
+            return [f"was made from SHA-256 {reader.source_sha256[:12]}…, {source.name} has {sha256[:12]}…"]
+        found = []
+        for level, about in enumerate(attributes.levels):
+            if about.route == "built":
+                found += _built_wrongly(reader, level, about, sample_chunks)
+            elif about.quality is None:
+                decoder = opened.enter_context(OpenSlideSlide(source)) if _openslide_decides(about) else slide
+                found += _unlike_source(reader, level, about, decoder, sample_chunks)
+        return found
+
+
+def _openslide_decides(about: Level) -> bool:
+    """Whether ingest took OpenSlide's reading of a level whose file contradicts itself."""
+    gate = about.gate
+    return gate is not None and not gate.equal and gate.tiles > 0 and gate.against.startswith("openslide")
+
+
+def _unlike_source(reader: StoreReader, level: int, about: Level, slide: Slide, sample_chunks: int) -> list[str]:
+    array, found = reader.levels[level], []
+    t = array.chunk_px
+    for row, column in sampled(array.array.spec, sample_chunks):
+        if (row, column) in about.rebuilt:
+            continue
+        box = column * t, row * t, min(t, array.width_px - column * t), min(t, array.height_px - row * t)
+        if not np.array_equal(reader.read_region(level, *box), slide.read_region(level, *box)):
+            found.append(f"level {level}: pixels of the chunk in row {row}, column {column} are not the source's")
+    return found
+
+
+def _built_wrongly(reader: StoreReader, level: int, about: Level, sample_chunks: int) -> list[str]:
+    """Chunks that are not the means of the level before; lossy ones cannot be compared."""
+    if about.codec != "zstd":
+        return []
+    array, parent, found = reader.levels[level], reader.levels[level - 1], []
+    t = array.chunk_px
+    for row, column in sampled(array.array.spec, sample_chunks):
+        x_px, y_px = column * t, row * t
+        width_px, height_px = min(t, array.width_px - x_px), min(t, array.height_px - y_px)
+        taken_w, taken_h = (
+            min(2 * width_px, parent.width_px - 2 * x_px),
+            min(2 * height_px, parent.height_px - 2 * y_px),
+        )
+        expected = halve(reader.read_region(level - 1, 2 * x_px, 2 * y_px, taken_w, taken_h))
+        if not np.array_equal(reader.read_region(level, x_px, y_px, width_px, height_px), expected):
+            found.append(f"level {level}: the chunk in row {row}, column {column} is not the mean of level {level - 1}")
+    return found

@@ -1,0 +1,117 @@
+"""Whether a store is what ingest wrote: structure, checksums of every file, indexes, and pixels that decode."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+from pydantic import ValidationError
+
+from pipeline.errors import CorruptTileError, UnreadableError
+from pipeline.store.array_reader import ArrayReader
+from pipeline.store.checksums import covered_files, list_digest, read_checksums
+from pipeline.store.layout import CHECKSUMS, IMAGE, TISSUE, ArraySpec
+from pipeline.store.metadata import SlideAttributes, read_json
+from pipeline.store.reader import StoreReader
+from pipeline.store.shard import sum_file
+from pipeline.store.threads import in_threads
+
+
+def find_damage(store: Path, *, sample_chunks: int, every_chunk: bool = False, threads: int = 1) -> list[str]:
+    """What is wrong with a store, in words; nothing when it is whole.
+
+    Predictions and quality layers are not looked at: they are written later.
+
+    Args:
+        sample_chunks: chunks decoded per level.
+        every_chunk: decode all chunks instead.
+
+    Raises:
+        UnreadableError: it is no store, or its root cannot be read.
+    """
+    reader = StoreReader(store)
+    try:
+        attributes = SlideAttributes.model_validate(reader.attributes)
+    except ValidationError as error:
+        return [f"zarr.json: its attribute `gemslide` is damaged ({error.error_count()} errors)"]
+    found = [*_structure(store, reader, attributes), *_files(store, attributes, threads)]
+    for level in reader.levels:
+        found += _chunks(level.array, f"{IMAGE}/{level.level}", sample_chunks, every_chunk, threads)
+    return found
+
+
+def _structure(store: Path, reader: StoreReader, attributes: SlideAttributes) -> Iterator[str]:
+    num_levels = len(attributes.levels)
+    try:
+        datasets = read_json(store / IMAGE / "zarr.json")["attributes"]["ome"]["multiscales"][0]["datasets"]
+        labels = read_json(store / TISSUE / "zarr.json")["attributes"]["ome"]["multiscales"][0]["datasets"]
+        series = read_json(store / "OME/zarr.json")["attributes"]["ome"]["series"]
+        pixels = ElementTree.parse(store / "OME/METADATA.ome.xml").findall("{*}Image/{*}Pixels")
+        sizes = [(int(each.attrib["SizeX"]), int(each.attrib["SizeY"])) for each in pixels]
+    except (OSError, ValueError, KeyError, IndexError, TypeError, ElementTree.ParseError) as error:
+        yield f"its metadata cannot be read ({type(error).__name__}: {error})"
+        return
+    if not len(datasets) == len(labels) == num_levels:
+        yield f"{len(datasets)} datasets and {len(labels)} of tissue for {num_levels} levels"
+    if len(series) != len(sizes) or len(series) != 1 + len(attributes.associated) or sizes[0] != reader.size_wh_px0:
+        yield f"OME lists {len(series)} series, its XML {len(sizes)} of {sizes[:1]} px"
+    for level, about in zip(reader.levels, attributes.levels, strict=True):
+        if level.codec != about.codec:
+            yield f"{IMAGE}/{about.path}: its codec is {level.codec}, the root says {about.codec}"
+
+
+def _files(store: Path, attributes: SlideAttributes, threads: int) -> list[str]:
+    """Every file against the list of checksums, and the list against the root."""
+    if attributes.contract_version < 2:
+        return [f"has no {CHECKSUMS} (contract version {attributes.contract_version}); ingest the slide again"]
+    try:
+        expected = read_checksums(store)
+        if list_digest(store) != attributes.ingest.get("checksums_sha256"):
+            return [f"{CHECKSUMS}: is not the list that the root was written with"]
+    except (OSError, ValueError) as error:
+        return [f"{CHECKSUMS}: cannot be read ({error})"]
+    there = covered_files(store)
+    found = [f"{name}: is missing" for name in sorted(set(expected) - set(there))]
+    found += [f"{name}: was not written by ingest" for name in sorted(set(there) - set(expected))]
+    damaged: list[str] = []
+    both = sorted(set(expected) & set(there))
+
+    def check(index: int) -> None:
+        name = both[index]
+        is_, was = sum_file(store / name), expected[name]
+        if is_ != was:
+            damaged.append(
+                f"{name}: {is_.bytes} bytes with CRC {is_.crc32c:08x}, was {was.bytes} with {was.crc32c:08x}"
+            )
+
+    in_threads(check, ((index,) for index in range(len(both))), threads)
+    return found + sorted(damaged)
+
+
+def _chunks(array: ArrayReader, name: str, sample_chunks: int, every_chunk: bool, threads: int) -> list[str]:
+    """Decode chunks; the shards' indexes are checked on the way."""
+    damaged: list[str] = []
+
+    def decode(row: int, column: int) -> None:
+        try:
+            array.decoded_chunk(row, column)
+        except CorruptTileError as error:
+            damaged.append(f"{name}: chunk in row {row}, column {column}: {error}")
+        except (OSError, UnreadableError) as error:
+            damaged.append(f"{name}: {error}")
+
+    spec = array.spec
+    grid = itertools.product(range(spec.rows), range(spec.columns)) if every_chunk else sampled(spec, sample_chunks)
+    in_threads(decode, grid, threads)
+    return sorted(damaged)
+
+
+def sampled(spec: ArraySpec, num_chunks: int) -> list[tuple[int, int]]:
+    """Corners and random chunks of a level, the same every time, as (row, column)."""
+    corners = {(r, c) for r in (0, spec.rows - 1) for c in (0, spec.columns - 1)}
+    count = spec.rows * spec.columns
+    chosen = np.random.default_rng(count).choice(count, min(num_chunks, count), replace=False)
+    return sorted(corners | {divmod(int(index), spec.columns) for index in chosen})
