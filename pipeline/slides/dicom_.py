@@ -39,7 +39,16 @@ class DicomSlide:
             finest = max(levels, key=lambda parts: int(parts[0].dataset.TotalPixelMatrixColumns))[0]
             self._check_pyramid(levels)
             self.info = self._read_info(finest)
+            self._finest_file = finest.path
             self._opened = on_error.pop_all()
+
+    @property
+    def openslide_file(self) -> Path | None:
+        """The file through which OpenSlide can bear witness; None where it would take the colours for others.
+
+        OpenSlide believes the attribute Photometric Interpretation, which is often wrong; frames say it themselves.
+        """
+        return self._finest_file if all(level.colours_as_said() for level in self._levels) else None
 
     def _sorted_by_kind(self) -> tuple[list[list[Header]], dict[str, list[Header]]]:
         """Instances of the tissue, and the first of each other kind."""

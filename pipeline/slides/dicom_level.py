@@ -103,6 +103,18 @@ class DicomLevel:
                 raise self._corrupt(row, column, error) from error
         return found
 
+    def colours_as_said(self) -> bool:
+        """Whether its frames hold the colours that the file's attribute says, judged by the largest frame."""
+        largest = int(self._source.byte_counts.argmax())
+        if self.matrix.transfer_syntax not in JPEG | JPEG_2000 or not self._source.byte_counts[largest]:
+            return True
+        (data,) = self._source.read([largest])
+        assert data is not None  # only for a frame below 0
+        try:
+            return self._streams.colours_as_said(self._source.payload(data))
+        except FrameError:
+            return False
+
     def _stream_of(self, frame: int) -> Stream:
         (data,) = self._source.read([frame])
         assert data is not None  # only for a frame below 0

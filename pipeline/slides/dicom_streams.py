@@ -48,6 +48,17 @@ class FrameStreams:
             pattern = self._pattern = self._read_pattern(bytes(view))
         return (pattern.head, view[pattern.skip :]) if pattern.head else (view,)
 
+    def colours_as_said(self, payload: memoryview) -> bool:
+        """Whether a frame's stream holds the colours that the file's attribute says; decoders differ where it does not.
+
+        Raises:
+            FrameError: as `stream`.
+        """
+        stream = b"".join(self.stream(payload))
+        if self._matrix.transfer_syntax in JPEG:
+            return _holds_rgb(stream) == (self._matrix.photometric == "RGB")
+        return self._matrix.photometric in ("RGB", "YBR_ICT", "YBR_RCT")
+
     def _end(self, payload: memoryview) -> int:
         """Where the stream ends: items are padded to an even length, some writers pad further."""
         if payload[-2:] == jpeg.EOI:
@@ -156,6 +167,18 @@ def _is_subsampled(head: bytes) -> bool:
         if marker & 0xFF in _SOF_OF_ANY_JPEG and len(body) >= 6 + 3 * body[5]:
             return len({body[7 + 3 * i] for i in range(body[5])}) > 1
     return False
+
+
+def _holds_rgb(stream: bytes) -> bool:
+    """Whether libjpeg takes a complete stream's three components for R, G, B: by JFIF, then APP14, then their names."""
+    segments = dict(reversed(_segments(stream, first_at=_FIRST_SEGMENT_AT)))
+    jfif, adobe = segments.get(0xFFE0, b""), segments.get(0xFFEE, b"")
+    if jfif.startswith(b"JFIF"):
+        return False
+    if adobe.startswith(b"Adobe") and len(adobe) >= 12:
+        return adobe[11] == 0
+    names = [body[6:15:3] for marker, body in segments.items() if marker & 0xFF in _SOF_OF_ANY_JPEG]
+    return names == [b"RGB"]
 
 
 def _jpeg_2000_main_header(stream: bytes) -> tuple[bytes, bool]:

@@ -381,3 +381,30 @@ def test_opening_a_tiff_does_not_import_the_dicom_libraries():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("encode", "said", "agrees"),
+    [
+        (make.jpeg_ycc, "YBR_FULL_422", True),
+        (make.jpeg_bare, "RGB", True),
+        (make.jpeg_rgb, "YBR_FULL_422", False),
+        (make.jpeg_ycc, "RGB", False),
+    ],
+)
+def test_openslide_is_a_witness_only_where_the_file_says_the_colours_its_frames_hold(
+    tmp_path, pixels, encode, said, agrees
+):
+    path = write_dicom(tmp_path / "a.dcm", pixels, encode=encode, photometric=said)
+
+    with open_slide(path) as slide, openslide.OpenSlide(path) as other:
+        seen = np.asarray(other.read_region((0, 0), 0, other.dimensions))[..., :3]
+        assert np.array_equal(seen, whole(slide)) == agrees
+        assert slide.openslide_file == (path if agrees else None)
+
+
+def test_the_witness_of_a_pyramid_is_its_finest_file(tmp_path, pixels):
+    folder = write_pyramid(tmp_path / "slide", pixels)
+
+    with open_slide(folder) as slide:
+        assert slide.openslide_file == folder / "m.dcm"
