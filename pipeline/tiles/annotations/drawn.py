@@ -60,8 +60,12 @@ class Drawn:
     @property
     def num_vertices(self) -> int:
         """Corners of the outline; the point that closes a ring is not counted twice."""
-        rings = sum(1 + shapely.get_num_interior_rings(part) for part in shapely.get_parts(self.geometry))
-        return int(shapely.get_num_coordinates(self.geometry)) - (rings if self.is_area else 0)
+        num_coordinates = int(shapely.get_num_coordinates(self.geometry))
+        if not self.is_area:
+            return num_coordinates
+        return num_coordinates - sum(
+            1 + int(shapely.get_num_interior_rings(p)) for p in shapely.get_parts(self.geometry)
+        )
 
 
 @dataclass(frozen=True)

@@ -43,12 +43,12 @@ def read_annotations(path: Path) -> AnnotationFile:
             )
         return XML_READERS[root.tag](root, path.name)
     try:
-        content = json.loads(data)  # UTF-8, UTF-16 or UTF-32, with a byte order mark or without
+        # json tells UTF-8, UTF-16 and UTF-32 apart, with a byte order mark or without.
+        return read_qupath(json.loads(data), path.name)
     except (ValueError, RecursionError) as error:
         raise BadAnnotationError(
             f"{path}: is neither GeoJSON nor XML: {error}. Export it again from QuPath (GeoJSON), ASAP or ImageScope."
         ) from error
-    return read_qupath(content, path.name)
 
 
 def _read(path: Path) -> bytes:

@@ -123,12 +123,13 @@ def _outline(drawn_as: DrawnAs, corners: Corners) -> tuple[DrawnAs, Corners]:
 def _cut_out(positive: list[Drawn], negative: Sequence[Drawn]) -> list[str]:
     """Make holes of the negative regions, in place; those that touch nothing are told."""
     dropped = []
+    tree = shapely.STRtree([mended(drawn.geometry) if drawn.is_area else Polygon() for drawn in positive])
     for hole in negative:
-        solid_hole, touched = mended(hole.geometry), False
-        for index, drawn in enumerate(positive):
-            if drawn.is_area and mended(drawn.geometry).intersects(solid_hole):
-                positive[index], touched = replace(drawn, geometry=_minus(drawn.geometry, hole.geometry)), True
-        if not touched:
+        cut = tree.query(mended(hole.geometry), predicate="intersects")
+        for index in map(int, cut):
+            drawn = positive[index]
+            positive[index] = replace(drawn, geometry=_minus(drawn.geometry, hole.geometry))
+        if not len(cut):
             dropped.append(f"{hole.where}: a negative region that lies in no region of its layer")
     dropped += [f"{d.where}: negative regions cover all of it" for d in positive if d.geometry.is_empty]
     return dropped

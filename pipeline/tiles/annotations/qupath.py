@@ -111,16 +111,18 @@ def _geometries(geometry: Mapping[str, Any], where: str, reading: _Reading) -> I
     """The shapes of a geometry: one, or those of a collection; none of an empty one."""
     kind, coordinates = geometry.get("type"), geometry.get("coordinates") or []
     if kind == "GeometryCollection":
-        for member in geometry.get("geometries") or []:
+        for member in _listed(geometry.get("geometries"), where):
             yield from _geometries(member if isinstance(member, dict) else {}, where, reading)
     elif kind in ("Polygon", "MultiPolygon"):
-        polygons = [coordinates] if kind == "Polygon" else coordinates
+        polygons = [coordinates] if kind == "Polygon" else _listed(coordinates, where)
         area, dropped = area_of([[corners_of(r, where) for r in _listed(p, where)] for p in polygons], where)
         reading.dropped += dropped
         if area is not None:
             yield MultiPolygon([area]) if kind == "MultiPolygon" and isinstance(area, Polygon) else area
     elif kind == "MultiLineString":
-        yield MultiLineString([corners_of(line, where) for line in coordinates if len(_listed(line, where)) > 1])
+        lines = [corners_of(line, where) for line in _listed(coordinates, where) if len(_listed(line, where)) > 1]
+        if lines:
+            yield MultiLineString(lines)
     elif kind in GEOMETRIES:
         corners = corners_of([coordinates] if kind == "Point" and coordinates else coordinates, where)
         if len(corners):

@@ -74,7 +74,9 @@ def mended(geometry: BaseGeometry) -> BaseGeometry:
     """A valid area; empty where nothing has area. A valid one comes back as it is."""
     if geometry.is_valid:
         return geometry
-    parts = polygons_of(shapely.make_valid(geometry, method="structure", keep_collapsed=False))
+    solid = shapely.make_valid(geometry, method="structure", keep_collapsed=False)
+    # Where corners lie a rounding error apart GEOS may leave a crossing of that size; a buffer of nothing closes it.
+    parts = polygons_of(solid if solid.is_valid else solid.buffer(0))
     return parts[0] if len(parts) == 1 else MultiPolygon(parts)
 
 
