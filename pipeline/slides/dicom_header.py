@@ -7,9 +7,9 @@ import logging
 import struct
 import warnings
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import pydicom
@@ -19,6 +19,7 @@ from pydicom.filereader import read_dataset, read_partial, read_sequence_item
 from pydicom.uid import UID, DeflatedExplicitVRLittleEndian
 
 from pipeline.errors import UnreadableError
+from pipeline.slides.dicom_places import FramePlaces
 
 # pydicom reports oddities of damaged files through logging and warnings; our errors say what matters.
 logging.getLogger("pydicom").setLevel(logging.CRITICAL)
@@ -39,7 +40,7 @@ _MAX_FRAME_ITEM_BYTES = 2**20
 _AFTER_MATRIX_SIZE = 0x00480008
 _PER_FRAME_GROUPS = 0x52009230
 _PIXEL_DATA, _FLOAT_PIXELS = 0x7FE00010, {0x7FE00008, 0x7FE00009}
-_UNDEFINED_LENGTH = 0xFFFFFFFF
+_ITEM, _UNDEFINED_LENGTH = b"\xfe\xff\x00\xe0", 0xFFFFFFFF
 
 
 @dataclass(frozen=True)
@@ -57,19 +58,6 @@ class Brief:
     def kind(self) -> str:
         """The SOP class in words."""
         return UID(self.sop_class).name.removesuffix(" Storage") or "unknown kind of object"
-
-
-@dataclass
-class FramePlaces:
-    """What the per-frame functional groups say, frame by frame. Positions count from 1, as in the file."""
-
-    columns_px: list[int | None] = field(default_factory=list)
-    rows_px: list[int | None] = field(default_factory=list)
-    heights: set[float] = field(default_factory=set)
-    """Different z offsets: more than one means several focal planes."""
-    optical_paths: set[str] = field(default_factory=set)
-    first: Dataset = field(default_factory=Dataset)
-    """The first frame's groups."""
 
 
 @dataclass(frozen=True)
@@ -126,8 +114,9 @@ def read_header(path: Path) -> Header:
         reader = _Elements(stream, is_implicit=is_implicit, is_little=is_little)
         frames = FramePlaces()
         if reader.peek_tag() == _PER_FRAME_GROUPS:
-            num_frames = int(ds.get("NumberOfFrames") or 1)
-            reader.read_sequence(num_frames, lambda item: _take_frame(item, frames))
+            # Frames of TILED_FULL lie in order; only the first one's groups can hold more of interest.
+            is_full = ds.get("DimensionOrganizationType") == "TILED_FULL"
+            reader.read_places(frames, int(ds.get("NumberOfFrames") or 1), only_first=is_full)
         reader.allow(_MAX_HEADER_BYTES)
         rest = read_dataset(
             stream, is_implicit, is_little, stop_when=lambda tag, vr, length: tag in _FLOAT_PIXELS or tag >= _PIXEL_DATA
@@ -145,27 +134,6 @@ def read_header(path: Path) -> Header:
             pixel_bytes=None if length == _UNDEFINED_LENGTH else length,
             file_bytes=path.stat().st_size,
         )
-
-
-def first_item(ds: Dataset, keyword: str) -> Dataset:
-    """The first item of a sequence; an empty data set where there is none."""
-    items = ds.get(keyword)
-    return items[0] if isinstance(items, pydicom.Sequence) and items else Dataset()
-
-
-def _take_frame(item: Dataset, frames: FramePlaces) -> None:
-    if not frames.columns_px:
-        frames.first = item
-    place = first_item(item, "PlanePositionSlideSequence")
-    column, row = place.get("ColumnPositionInTotalImagePixelMatrix"), place.get("RowPositionInTotalImagePixelMatrix")
-    frames.columns_px.append(None if column is None else int(column))
-    frames.rows_px.append(None if row is None else int(row))
-    height = place.get("ZOffsetInSlideCoordinateSystem")
-    if height is not None:
-        frames.heights.add(float(height))
-    optical_path = first_item(item, "OpticalPathIdentificationSequence").get("OpticalPathIdentifier")
-    if optical_path is not None:
-        frames.optical_paths.add(str(optical_path))
 
 
 @contextmanager
@@ -246,19 +214,40 @@ class _Elements:
             (length,) = struct.unpack(f"{self._order}L", self._stream.read(4))
         return int(group << 16 | element), int(length)
 
-    def read_sequence(self, max_items: int, take: Callable[[Dataset], None]) -> None:
-        """Give the items of the sequence that starts here to `take`, one by one; the stream is left behind it."""
+    def read_places(self, frames: FramePlaces, num_frames: int, *, only_first: bool) -> None:
+        """Read the sequence of per-frame groups that starts here, item by item; the stream is left behind it."""
         _, length = self.next_element()
         end = None if length == _UNDEFINED_LENGTH else self._stream.tell() + length
         num_items = 0
+        is_plain = not self._is_implicit and self._is_little
         while end is None or self._stream.tell() < end:
-            self.allow(_MAX_FRAME_ITEM_BYTES)
-            item = read_sequence_item(self._stream, self._is_implicit, self._is_little, "iso8859")
-            if item is None:
+            if num_items and only_first and end is not None:
+                self._stream.seek(end)
                 return
+            self.allow(_MAX_FRAME_ITEM_BYTES)
+            item = self._next_encoded_item() if num_items and is_plain else None
+            if item is not None:
+                frames.add_encoded(item)
+            else:
+                groups = read_sequence_item(self._stream, self._is_implicit, self._is_little, "iso8859")
+                if groups is None:
+                    return
+                frames.add(groups)
             num_items += 1
-            if num_items > max_items:
-                raise ValueError(f"it has per-frame groups for more than its {max_items} frames")
-            take(item)
+            if num_items > num_frames:
+                raise ValueError(f"it has per-frame groups for more than its {num_frames} frames")
         if end is not None and self._stream.tell() != end:
             raise ValueError("its per-frame groups do not end where they should")
+
+    def _next_encoded_item(self) -> bytes | None:
+        """Bytes of the item that starts here; None, and nothing read, where it is of undefined length or none."""
+        at = self._stream.tell()
+        head = self._stream.read(8)
+        length = int.from_bytes(head[4:], "little")
+        if head[:4] != _ITEM or length == _UNDEFINED_LENGTH:
+            self._stream.seek(at)
+            return None
+        item = self._stream.read(min(length, _MAX_FRAME_ITEM_BYTES))
+        if len(item) != length:
+            raise EOFError(f"a frame's groups claim {length} bytes")
+        return item

@@ -6,7 +6,8 @@ import re
 
 from pydicom.dataset import Dataset
 
-from pipeline.slides.dicom_header import DICOM_ERRORS, Header, first_item
+from pipeline.slides.dicom_header import DICOM_ERRORS, Header
+from pipeline.slides.dicom_places import first_item
 from pipeline.units import is_plausible_mpp
 
 _MAX_ICC_BYTES = 16 * 2**20

@@ -214,6 +214,40 @@ def test_frames_of_a_sparse_slide_lie_where_they_say_and_the_rest_is_white(tmp_p
         assert (encoded.byte_counts() > 0).ravel().nonzero()[0].tolist() == sorted(there)
 
 
+def undefined_items(ds):
+    for groups in ds.PerFrameFunctionalGroupsSequence:
+        groups.is_undefined_length_sequence_item = True
+
+
+def undefined_sequence(ds):
+    ds["PerFrameFunctionalGroupsSequence"].is_undefined_length = True
+
+
+def undefined_inside(ds):
+    for groups in ds.PerFrameFunctionalGroupsSequence:
+        groups["PlanePositionSlideSequence"].is_undefined_length = True
+        groups.PlanePositionSlideSequence[0].is_undefined_length_sequence_item = True
+
+
+@pytest.mark.parametrize("syntax", [make.NATIVE, make.IMPLICIT])
+@pytest.mark.parametrize("change", [undefined_items, undefined_sequence, undefined_inside, lambda ds: None])
+@pytest.mark.parametrize("organization", ["TILED_SPARSE", "TILED_FULL"])
+def test_places_of_frames_are_read_however_their_sequences_are_written(tmp_path, pixels, syntax, change, organization):
+    order = list(range(20)) if organization == "TILED_FULL" else [*range(7, 20), *range(7)]
+
+    def organized(ds):
+        ds.DimensionOrganizationType = organization
+        change(ds)
+
+    path = write_dicom(
+        tmp_path / "a.dcm", pixels, syntax=syntax, encode=make.native, photometric="RGB", sparse=order,
+        change=organized,
+    )  # fmt: skip
+
+    with open_slide(path) as slide:
+        np.testing.assert_array_equal(whole(slide), pixels)
+
+
 def test_an_empty_frame_is_white(tmp_path, pixels):
     with open_slide(write_dicom(tmp_path / "a.dcm", pixels, empty=[6])) as slide:
         assert (slide.read_region(0, 64, 64, 64, 64) == 255).all()
