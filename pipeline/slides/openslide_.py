@@ -16,7 +16,7 @@ import openslide
 from PIL import Image
 
 from pipeline.errors import CorruptTileError, NotBrightfieldRgbError, UnreadableError
-from pipeline.slides.openslide_properties import bounds_px0, mpp_of, positive, product_name
+from pipeline.slides.openslide_properties import bounds_px0, mpp_of, positive, product_name, tile_side_px
 from pipeline.slides.slide import EncodedLevel, Pixels, SlideInfo, level_size
 from pipeline.slides.vendor_files import Box, companion_files, scn_areas
 
@@ -64,6 +64,7 @@ class OpenSlideSlide:
                 raise _not_rgb(self._name, "fluorescence (3DHISTECH's SLIDE_TYPE_FLUORESCENCE)")
             self.files = companion_files(path, vendor)
             self._scn_areas = scn_areas(path) if vendor == "leica" else []
+            self._steps = self._handle.slide.level_downsamples
             self._source_levels = self._usable_levels(every_level)
             self.info = self._read_info(vendor, properties)
         except BaseException:
@@ -71,8 +72,7 @@ class OpenSlideSlide:
             raise
 
     def _usable_levels(self, every_level: bool) -> list[int]:
-        slide = self._handle.slide
-        sizes_and_steps = zip(slide.level_dimensions, slide.level_downsamples, strict=True)
+        sizes_and_steps = zip(self._handle.slide.level_dimensions, self._steps, strict=True)
         # Of a Leica slide OpenSlide rounds positions itself, so that every level can be met (`_location_xy0`).
         every_level = every_level or bool(self._scn_areas)
         return [i for i, (wh, step) in enumerate(sizes_and_steps) if every_level or _is_on_whole_pixels(max(wh), step)]
@@ -84,7 +84,10 @@ class OpenSlideSlide:
         sizes = slide.level_dimensions
         return SlideInfo(
             format=f"openslide:{vendor}",
-            levels=tuple(level_size(*sizes[i], width_px0, height_px0) for i in self._source_levels),
+            levels=tuple(
+                level_size(*sizes[i], width_px0, height_px0, tile_px=tile_side_px(properties, i))
+                for i in self._source_levels
+            ),
             mpp_xy=mpp_xy,
             mpp_looked_in=looked_in,
             objective_power=positive(properties.get(openslide.PROPERTY_NAME_OBJECTIVE_POWER)),
@@ -95,8 +98,13 @@ class OpenSlideSlide:
         )
 
     def read_region(self, level: int, x_px: int, y_px: int, width_px: int, height_px: int) -> Pixels:
-        region = np.full((height_px, width_px, 3), 255, np.uint8)
-        for x, y, width, height in self._pieces(level, (x_px, y_px, width_px, height_px)):
+        box = (x_px, y_px, width_px, height_px)
+        pieces = list(self._pieces(level, box))
+        if pieces == [box]:
+            whole = self._read_piece(level, box)
+            return _white(width_px, height_px) if whole is None else whole
+        region = _white(width_px, height_px)
+        for x, y, width, height in pieces:
             piece = self._read_piece(level, (x, y, width, height))
             if piece is not None:
                 region[y - y_px : y - y_px + height, x - x_px : x - x_px + width] = piece
@@ -106,7 +114,7 @@ class OpenSlideSlide:
         """Parts of a region that may hold something, each small enough to be read at once."""
         size = self.info.levels[level]
         box = _overlap(box, (0, 0, size.width_px, size.height_px))
-        step = self._handle.slide.level_downsamples[self._source_levels[level]]
+        step = self._steps[self._source_levels[level]]
         if self.info.bounds_px0 is not None:
             box = _overlap(box, _grown(self.info.bounds_px0, step))
         cells = _cut_along(self._scn_areas[self._source_levels[level]], box) if self._scn_areas else [box]
@@ -131,7 +139,7 @@ class OpenSlideSlide:
         return _on_white(rgba)
 
     def _location_xy0(self, level: int, x_px: int, y_px: int) -> tuple[int, int]:
-        step = self._handle.slide.level_downsamples[self._source_levels[level]]
+        step = self._steps[self._source_levels[level]]
         # Within an area of a Leica slide OpenSlide 4.0.1 cuts off what follows the point of position / step, so that
         # the smallest position behind the pixel's start gives that pixel.
         to_whole = math.ceil if self._scn_areas else round
@@ -148,7 +156,7 @@ class OpenSlideSlide:
             self._handle.replace(slide)
             raise CorruptTileError(f"{self._name}: its {name} image cannot be decoded: {error}.") from error
         pixels = _on_white(rgba)
-        return pixels if pixels is not None else np.full((rgba.height, rgba.width, 3), 255, np.uint8)
+        return _white(rgba.width, rgba.height) if pixels is None else pixels
 
     def __enter__(self) -> OpenSlideSlide:
         return self
@@ -226,11 +234,15 @@ def _grown(box_px0: Box, step: float) -> Box:
     return left, top, right - left, bottom - top
 
 
+def _white(width_px: int, height_px: int) -> Pixels:
+    return np.full((height_px, width_px, 3), 255, np.uint8)
+
+
 def _on_white(rgba: Image.Image) -> Pixels | None:
     """Transparent means not scanned: shown as white, as on the glass. None when all of it is."""
     lowest, highest = rgba.getchannel("A").getextrema()
     if lowest == 255:
-        return np.asarray(rgba)[..., :3]
+        return np.asarray(rgba.convert("RGB"))
     if highest == 0:
         return None
     white = Image.new("RGBA", rgba.size, (255, 255, 255, 255))
@@ -283,7 +295,7 @@ class SecondDecoder:
             # OpenSlide's errors latch: open again for the next tile.
             self._slide = openslide.OpenSlide(self._slide._filename)
             return None
-        return pixels if pixels is not None else np.full((height_px, width_px, 3), 255, np.uint8)
+        return _white(width_px, height_px) if pixels is None else pixels
 
     def close(self) -> None:
         self._slide.close()

@@ -60,3 +60,10 @@ def bounds_px0(properties: Mapping[str, str], size_wh0: tuple[int, int]) -> tupl
     if right <= left or bottom <= top or (left, top, right, bottom) == (0, 0, *size_wh0):
         return None
     return left, top, right - left, bottom - top
+
+
+def tile_side_px(properties: Mapping[str, str], level: int) -> int | None:
+    """Side of a level's tiles; None where OpenSlide does not say, or they are not square."""
+    sides = {properties.get(f"openslide.level[{level}].tile-{name}", "") for name in ("width", "height")}
+    text = sides.pop()
+    return int(text) if not sides and text.isdigit() and int(text) > 1 else None

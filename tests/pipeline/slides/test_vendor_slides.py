@@ -141,11 +141,11 @@ def test_an_unscanned_area_of_any_size_is_white_without_asking_openslide(tmp_pat
 
 
 def test_a_large_region_is_read_in_pieces_and_stays_whole(tmp_path):
-    levels = halved(picture(5000, 2300), 1)
+    levels = halved(picture(2600, 2300), 1)
     path = write_jpeg_pyramid(tmp_path / "a.tiff", levels, photometric="rgb", subsampling="444")
 
     with OpenSlideSlide(path) as slide, open_slide(path) as same:
-        box = (3, 5, 4990, 2290)
+        box = (3, 5, 2590, 2290)
         assert max(max(piece[2:]) for piece in slide._pieces(0, box)) == 2048
         np.testing.assert_array_equal(slide.read_region(0, *box), same.read_region(0, *box))
 
