@@ -18,6 +18,7 @@ cli.add_typer(annotations_cli, name="annotations")
 
 ProjectOption = Annotated[Path, typer.Option("--project", help="Project folder.", file_okay=False)]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON line per slide or run.")]
+SeriesOption = Annotated[str | None, typer.Option(help="Which slide of a folder with several (DICOM, OME-Zarr).")]
 HERE = Path()
 
 
@@ -115,13 +116,36 @@ def ingest(
     mpp: Annotated[float | None, typer.Option(help="Microns per level-0 pixel; overrides the file.")] = None,
     keep_label: Annotated[bool, typer.Option("--keep-label", help="Keep the label image: it can name people.")] = False,
     keep_macro: Annotated[bool, typer.Option("--keep-macro", help="Keep the macro: it can show the label.")] = False,
+    series: SeriesOption = None,
+    workers: Annotated[int, typer.Option(min=1, help="Slides at a time; each takes up to 400 MB.")] = 2,
     as_json: JsonOption = False,
 ) -> None:
     """Turn slides into stores. Finished slides are skipped; labels and macros are dropped unless asked for."""
     from pipeline.verbs.ingest import run_ingest
 
     keep = tuple(name for name, wanted in (("label", keep_label), ("macro", keep_macro)) if wanted)
-    run_ingest(sources, project, mpp=mpp, keep=keep, as_json=as_json)
+    run_ingest(sources, project, mpp=mpp, series=series, keep=keep, workers=workers, as_json=as_json)
+
+
+@cli.command()
+def verify(
+    slides: Annotated[
+        list[str] | None, typer.Argument(metavar="[SLIDE…]", help="Slide ids or stores [default: all].")
+    ] = None,
+    project: ProjectOption = HERE,
+    source: Annotated[Path | None, typer.Option(help="The slide (or the manifest) to compare with.")] = None,
+    series: SeriesOption = None,
+    sample_chunks: Annotated[int, typer.Option(min=1, help="Chunks per level decoded and compared.")] = 64,
+    every_chunk: Annotated[bool, typer.Option("--every-chunk", help="Decode every chunk.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Check that stores are as they were written: structure, checksums, decoding, and pixels against the source."""
+    from pipeline.verbs.verify import run_verify
+
+    run_verify(
+        slides or [], project, source=source, series=series, sample_chunks=sample_chunks, every_chunk=every_chunk,
+        as_json=as_json,
+    )  # fmt: skip
 
 
 @cli.command()

@@ -42,7 +42,7 @@ class ClaimsTooMuchError(GemslideError):
 
 
 class DamagedStoreError(GemslideError):
-    """A store is not as ingest wrote it, or not of the slide it is said to be."""
+    """A store is not as ingest wrote it."""
 
     code = "damaged_store"
 

@@ -159,15 +159,25 @@ def _finished(store: Path, source: Source, mpp: Mpp, config: IngestConfig, start
             f"{attributes.source.sha256[:12]}…, now {source.sha256[:12]}…). Give the slide another `slide_id`, "
             "or delete the store if the old file was wrong."
         )
-    settings = {"mpp0": attributes.mpp0, "ingest": attributes.ingest.get("settings")}
-    wanted = {"mpp0": mpp.mpp0, "ingest": config.model_dump(mode="json")}
-    if settings != wanted:
-        changed = ", ".join(key for key in wanted if settings[key] != wanted[key])
+    changed = [
+        name
+        for name, is_same in (("mpp0", attributes.mpp0 == mpp.mpp0), ("ingest", _same_settings(attributes, config)))
+        if not is_same
+    ]
+    if changed:
         raise ChangedSourceError(
-            f"slide {reader.slide_id}: the store {store} was made with other settings ({changed}). "
+            f"slide {reader.slide_id}: the store {store} was made with other settings ({', '.join(changed)}). "
             "Delete it to ingest again, or keep the old settings."
         )
     _check_complete(store, attributes)
     fraction = float(attributes.ingest.get("tissue_fraction", 0.0))
     seconds = round(time.perf_counter() - start, 3)
     return IngestReport(reader.slide_id, store, source.sha256, True, fraction, attributes.levels, seconds)
+
+
+def _same_settings(attributes: SlideAttributes, config: IngestConfig) -> bool:
+    """Keys that a store does not know yet had their default when it was made."""
+    try:
+        return IngestConfig.model_validate(attributes.ingest.get("settings")) == config
+    except ValidationError:
+        return False

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.errors import DamagedStoreError
+from pipeline.errors import ChangedSourceError, DamagedStoreError
 from pipeline.files import sha256_of_files
 from pipeline.ingest.shards import CORES, halve
 from pipeline.slides.open_slide import open_slide
@@ -35,7 +35,8 @@ def verify_store(
         every_chunk: decode all of them (those compared stay a sample).
 
     Raises:
-        DamagedStoreError: it is not as it was written, or not of that slide; says what and where.
+        DamagedStoreError: it is not as it was written; says what and where.
+        ChangedSourceError: it was made from other bytes than `source` has.
         UnreadableError: it is no store, or the source cannot be read.
     """
     found = find_damage(store, sample_chunks=sample_chunks, every_chunk=every_chunk, threads=CORES)
@@ -56,7 +57,10 @@ def _differences(reader: StoreReader, source: Path, series: str | None, sample_c
         slide = opened.enter_context(open_slide(source, series))
         sha256 = sha256_of_files(slide.files)
         if sha256 != reader.source_sha256:
-            return [f"was made from SHA-256 {reader.source_sha256[:12]}…, {source.name} has {sha256[:12]}…"]
+            raise ChangedSourceError(
+                f"{reader.path}: was made from other bytes (SHA-256 {reader.source_sha256[:12]}…) than {source.name} has "
+                f"({sha256[:12]}…). Name the slide it was made from; or, if the slide was replaced, ingest it again."
+            )
         found = []
         for level, about in enumerate(attributes.levels):
             if about.route == "built":

@@ -1,0 +1,66 @@
+"""`gemslide verify`."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from pathlib import Path
+
+from pipeline.cli_output import Reporter, errors_in_words
+from pipeline.errors import BadManifestError
+from pipeline.ingest.verify import verify_store
+from pipeline.manifest import load_cohort
+from pipeline.project import STORE_SUFFIX, Project
+from pipeline.run_record import SlideOutcome
+
+
+def run_verify(
+    slides: list[str],
+    project_dir: Path,
+    *,
+    source: Path | None,
+    series: str | None,
+    sample_chunks: int,
+    every_chunk: bool,
+    as_json: bool,
+) -> None:
+    project = Project(project_dir)
+    reporter = Reporter(as_json=as_json)
+    with errors_in_words(as_json=as_json, reporter=reporter):
+        for store, slide in _stores(slides, project, source):
+            check = partial(_verify, store, slide, series=series, sample_chunks=sample_chunks, every_chunk=every_chunk)
+            reporter.attempt(_slide_id(store), check)
+    reporter.finish()
+
+
+def _stores(slides: list[str], project: Project, source: Path | None) -> list[tuple[Path, Path | None]]:
+    """Stores with the slides they were made from, where these are named."""
+    if source is not None and source.suffix.lower() == ".csv":
+        cohort = load_cohort(source)
+        entries = [e for e in cohort.included if not slides or e.slide_id in slides]
+        return [(project.store_path(entry.slide_id), cohort.slide_path(entry)) for entry in entries]
+    names = slides or project.slide_ids()
+    if not names:
+        raise BadManifestError(f"{project.slides_dir}: no slides. Run `gemslide ingest` first, or name a store.")
+    if source is not None and len(names) != 1:
+        raise BadManifestError(
+            f"--source {source.name} is one slide, {len(names)} stores are named. Name its store, or a manifest."
+        )
+    return [(_store(name, project), source) for name in names]
+
+
+def _store(name: str, project: Project) -> Path:
+    return Path(name) if (Path(name) / "zarr.json").exists() else project.store_path(name)
+
+
+def _slide_id(store: Path) -> str:
+    return store.name.removesuffix(STORE_SUFFIX)
+
+
+def _verify(
+    store: Path, source: Path | None, *, series: str | None, sample_chunks: int, every_chunk: bool
+) -> SlideOutcome:
+    start = time.perf_counter()
+    checked = verify_store(store, source=source, series=series, sample_chunks=sample_chunks, every_chunk=every_chunk)
+    seconds = round(time.perf_counter() - start, 3)
+    return SlideOutcome(_slide_id(store), "done", message=checked, output=str(store), seconds=seconds)
