@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -82,34 +81,15 @@ class FrameSource:
         Frames that follow one another in the file are read at once.
         """
         found: list[memoryview | None] = [None] * len(frames)
-        for run in self._runs(frames):
-            first, last = frames[run[0]], frames[run[-1]]
-            start = int(self._starts[first])
-            descriptor = self._descriptors[int(self._part[first])]
-            data = memoryview(os.pread(descriptor, int(self._ends[last]) - start, start))
-            for i in run:
-                found[i] = data[int(self._starts[frames[i]]) - start : int(self._ends[frames[i]]) - start]
+        there = [i for i, frame in enumerate(frames) if frame >= 0]
+        numbers = np.array([frames[i] for i in there], dtype=np.int64)
+        starts, ends = self._starts[numbers].tolist(), self._ends[numbers].tolist()
+        parts = self._part[numbers].tolist()
+        for first, last in _runs(starts, ends, parts):
+            data = memoryview(os.pread(self._descriptors[parts[first]], ends[last] - starts[first], starts[first]))
+            for i in range(first, last + 1):
+                found[there[i]] = data[starts[i] - starts[first] : ends[i] - starts[first]]
         return found
-
-    def _runs(self, frames: Sequence[int]) -> Iterator[list[int]]:
-        """Places in `frames` whose bytes lie in a row."""
-        run: list[int] = []
-        for i, frame in enumerate(frames):
-            if frame < 0:
-                continue
-            if run and not self._follows(frames[run[0]], frames[run[-1]], frame):
-                yield run
-                run = []
-            run.append(i)
-        if run:
-            yield run
-
-    def _follows(self, first: int, last: int, frame: int) -> bool:
-        return bool(
-            self._starts[frame] == self._ends[last]
-            and self._part[frame] == self._part[last]
-            and self._ends[frame] - self._starts[first] <= _MAX_READ_BYTES
-        )
 
     def payload(self, data: memoryview) -> memoryview:
         """A frame's own bytes, from all bytes between its start and its end.
@@ -119,6 +99,8 @@ class FrameSource:
         """
         if not self._in_items:
             return data
+        if _item_length(bytes(data[:_ITEM_HEADER_BYTES])) == len(data) - _ITEM_HEADER_BYTES:
+            return data[_ITEM_HEADER_BYTES:]
         fragments = []
         at = 0
         while at < len(data):
@@ -128,7 +110,17 @@ class FrameSource:
             at += _ITEM_HEADER_BYTES
             fragments.append(data[at : at + length])
             at += length
-        return fragments[0] if len(fragments) == 1 else memoryview(b"".join(fragments))
+        return memoryview(b"".join(fragments))
+
+
+def _runs(starts: list[int], ends: list[int], parts: list[int]) -> Iterator[tuple[int, int]]:
+    """First and last of the ranges that lie in a row in the same file."""
+    first = 0
+    for i in range(len(starts)):
+        follows = i + 1 < len(starts) and starts[i + 1] == ends[i] and parts[i + 1] == parts[i]
+        if not follows or ends[i + 1] - starts[first] > _MAX_READ_BYTES:
+            yield first, i
+            first = i + 1
 
 
 class _Items:
@@ -218,8 +210,7 @@ class _Items:
 def _item_length(head: bytes) -> int | None:
     if len(head) < _ITEM_HEADER_BYTES or head[:4] != _ITEM:
         return None
-    (length,) = struct.unpack("<L", head[4:])
-    return int(length)
+    return int.from_bytes(head[4:], "little")
 
 
 def _damaged(header: Header, why: str) -> UnreadableError:
