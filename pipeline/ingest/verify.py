@@ -58,8 +58,8 @@ def _differences(reader: StoreReader, source: Path, series: str | None, sample_c
         sha256 = sha256_of_files(slide.files)
         if sha256 != reader.source_sha256:
             raise ChangedSourceError(
-                f"{reader.path}: was made from other bytes (SHA-256 {reader.source_sha256[:12]}…) than {source.name} has "
-                f"({sha256[:12]}…). Name the slide it was made from; or, if the slide was replaced, ingest it again."
+                f"{reader.path}: was made from SHA-256 {reader.source_sha256[:12]}…, but {source.name} has "
+                f"{sha256[:12]}…. Name the slide it was made from; or, if the slide was replaced, ingest it again."
             )
         found = []
         for level, about in enumerate(attributes.levels):
