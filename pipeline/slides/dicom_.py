@@ -11,8 +11,8 @@ from pipeline.slides.dicom_level import DicomLevel
 from pipeline.slides.dicom_matrix import image_kind
 from pipeline.slides.dicom_metadata import icc_of, mpp_of, objective_power_of, scanner_model_of
 from pipeline.slides.dicom_series import files_of_slide, in_levels
+from pipeline.slides.limits import MAX_WHOLE_PAGE_BYTES
 from pipeline.slides.slide import EncodedLevel, LevelSize, Pixels, SlideInfo, level_size
-from pipeline.slides.tiff_checks import MAX_WHOLE_PAGE_BYTES
 
 _MAX_SCALE_ERROR = 0.1
 """How far the sizes of pixels of two levels may differ from the ratio of their matrices."""

@@ -23,8 +23,8 @@ from pipeline.slides.dicom_matrix import (
     read_matrix,
 )
 from pipeline.slides.dicom_streams import FrameStreams, why_not_a_stream
+from pipeline.slides.limits import MAX_TILE_BYTES
 from pipeline.slides.slide import Pixels, Stream, StreamCodec
-from pipeline.slides.tiff_checks import MAX_TILE_BYTES
 
 _LARGE_FRAME_BYTES = 4 * 2**20
 """Frames larger than this are whole pictures read in pieces: the last one decoded is kept."""

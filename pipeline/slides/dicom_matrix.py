@@ -11,7 +11,7 @@ from pydicom.dataset import Dataset
 from pipeline.errors import ClaimsTooMuchError, NotBrightfieldRgbError, UnreadableError
 from pipeline.slides.dicom_header import DICOM_ERRORS, Header
 from pipeline.slides.dicom_places import first_item
-from pipeline.slides.tiff_checks import MAX_TILE_BYTES, MAX_UNPACK_RATIO, SMALL_CLAIM_BYTES
+from pipeline.slides.limits import MAX_TILE_BYTES, MAX_UNPACK_RATIO, SMALL_CLAIM_BYTES
 
 NATIVE = {"1.2.840.10008.1.2", "1.2.840.10008.1.2.1", "1.2.840.10008.1.2.1.98"}
 """Uncompressed, little endian; the last one encapsulated."""

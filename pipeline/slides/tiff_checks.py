@@ -9,6 +9,7 @@ import numpy as np
 import tifffile
 
 from pipeline.errors import ClaimsTooMuchError, NotBrightfieldRgbError, UnreadableError
+from pipeline.slides.limits import MAX_TILE_BYTES, MAX_UNPACK_RATIO, MAX_WHOLE_PAGE_BYTES, SMALL_CLAIM_BYTES
 
 COMPRESSION_OLD_JPEG, COMPRESSION_JPEG = 6, 7
 COMPRESSION_APERIO_YCC = 33003
@@ -17,12 +18,6 @@ COMPRESSIONS_JPEG_2000 = {33003, 33004, 33005, 34712}
 KNOWN_COMPRESSIONS = {int(compression) for compression in tifffile.COMPRESSION}
 PHOTOMETRIC_RGB, PHOTOMETRIC_YCBCR = 2, 6
 PLANAR_CONTIG = 1
-MAX_WHOLE_PAGE_BYTES = 256 * 2**20
-MAX_TILE_BYTES = 64 * 2**20
-MAX_UNPACK_RATIO = 1000
-"""Raw bytes claimed per byte of file. White JPEG tiles reach about 300; real slides 10 to 40."""
-SMALL_CLAIM_BYTES = 2**30
-"""A claim this small is harmless whatever the ratio."""
 
 
 def check_page(page: tifffile.TiffPage, file_bytes: int, name: str, *, more: Callable[[], str] = str) -> None:

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from pipeline.errors import CorruptTileError
 from pipeline.slides import jpeg, jpeg2000
+from pipeline.slides.limits import MAX_TILE_BYTES
 from pipeline.slides.slide import Stream, StreamCodec
 from pipeline.slides.tiff_checks import (
     COMPRESSION_APERIO_YCC,
     COMPRESSION_JPEG,
     COMPRESSIONS_JPEG_2000,
-    MAX_TILE_BYTES,
     PHOTOMETRIC_RGB,
 )
 

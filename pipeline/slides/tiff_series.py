@@ -11,8 +11,9 @@ import tifffile
 from PIL import Image
 
 from pipeline.errors import NotBrightfieldRgbError, UnreadableError
+from pipeline.slides.limits import MAX_TILE_BYTES
 from pipeline.slides.slide import Pixels
-from pipeline.slides.tiff_checks import MAX_TILE_BYTES, PLANAR_CONTIG, has_plain_sizes, is_rgb, tile_bytes
+from pipeline.slides.tiff_checks import PLANAR_CONTIG, has_plain_sizes, is_rgb, tile_bytes
 from pipeline.slides.tiff_metadata import philips_images
 
 _ASSOCIATED = {"thumbnail": "thumbnail", "label": "label", "macro": "macro", "overview": "macro"}
