@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
 from pydicom.dataset import Dataset
 
 from pipeline.slides.dicom_header import DICOM_ERRORS, Header
 from pipeline.slides.dicom_places import first_item
+from pipeline.slides.openslide_properties import is_product_name
 from pipeline.units import is_plausible_mpp
 
 _MAX_ICC_BYTES = 16 * 2**20
@@ -48,7 +47,7 @@ def objective_power_of(header: Header) -> float | None:
 def scanner_model_of(header: Header) -> str | None:
     """The manufacturer's name of the model, if it looks like a product name; serial numbers are not passed on."""
     text = str(header.dataset.get("ManufacturerModelName") or "").strip("\0 ")
-    return text if re.fullmatch(r"[A-Za-z][A-Za-z0-9 .+-]{1,40}", text) else None
+    return text if is_product_name(text) else None
 
 
 def _spacing(groups: Dataset) -> tuple[float, float] | None:

@@ -16,7 +16,8 @@ from pydicom.dataset import Dataset
 
 from pipeline.errors import UnreadableError
 from pipeline.slides.open_slide import open_slide
-from tests.pipeline.make import picture
+from pipeline.store.reader import StoreReader
+from tests.pipeline.make import ingest, picture
 from tests.pipeline.slides import make_dicom as make
 from tests.pipeline.slides.make_dicom import MPP0, tiles_of, write_dicom
 
@@ -442,3 +443,23 @@ def test_the_witness_of_a_pyramid_is_its_finest_file(tmp_path, pixels):
 
     with open_slide(folder) as slide:
         assert slide.openslide_file == folder / "m.dcm"
+
+
+def test_a_folder_is_ingested_level_by_level_as_it_is_without_its_label(tmp_path, pixels):
+    folder = write_pyramid(tmp_path / "slide", pixels)
+
+    report = ingest(folder, tmp_path / "project")
+
+    reader = StoreReader(report.store)
+    assert [level.route for level in report.levels[:2]] == ["pass-through", "pass-through"]
+    assert reader.attributes["source"]["files"] == 6
+    assert (reader.attributes["source"]["format"], reader.attributes["associated"]) == ("dicom", [])
+    assert (reader.mpp0, reader.attributes["scanner_model"]) == (MPP0, "Scanner 3000")
+    with open_slide(folder) as slide:
+        for level in range(3):
+            size = reader.levels[level]
+            stored = reader.read_region(level, 0, 0, size.width_px, size.height_px)
+            np.testing.assert_array_equal(stored, whole(slide, level))
+    content = b"".join(path.read_bytes() for path in report.store.rglob("*") if path.is_file())
+    for secret in (b"Penicillin", b"P-4711", b"A-0815", b"SN-99", b"1.2.3.4"):
+        assert secret not in content
