@@ -8,6 +8,7 @@ from pathlib import Path
 import imagecodecs
 import numpy as np
 from numpy.typing import NDArray
+from PIL import ImageCms
 from pydicom.dataset import Dataset, FileMetaDataset
 from pydicom.encaps import encapsulate, encapsulate_extended
 from pydicom.uid import UID, generate_uid
@@ -17,11 +18,12 @@ Pixels = NDArray[np.uint8]
 WHOLE_SLIDE = "1.2.840.10008.5.1.4.1.1.77.1.6"
 ANNOTATIONS = "1.2.840.10008.5.1.4.1.1.91.1"
 NATIVE, IMPLICIT, ENCAPSULATED_NATIVE = "1.2.840.10008.1.2.1", "1.2.840.10008.1.2", "1.2.840.10008.1.2.1.98"
-JPEG, JPEG_LOSSLESS, JPEG_LS = (f"1.2.840.10008.1.2.4.{n}" for n in (50, 70, 80))
+JPEG, JPEG_EXTENDED, JPEG_LOSSLESS, JPEG_LS = (f"1.2.840.10008.1.2.4.{n}" for n in (50, 51, 70, 80))
 JPEG_2000_LOSSLESS, JPEG_2000, HTJ2K = (f"1.2.840.10008.1.2.4.{n}" for n in (90, 91, 201))
 RLE = "1.2.840.10008.1.2.5"
 PATIENT = "Penicillin^Penelope"
 MPP0 = 0.5
+ICC = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
 
 
 def jpeg_ycc(tile: Pixels) -> bytes:
@@ -190,7 +192,7 @@ def _attributes(
     ds.TotalPixelMatrixFocalPlanes = ds.NumberOfOpticalPaths = 1
     ds.ImageOrientationSlide = [0, -1, 0, -1, 0, 0]
     path = Dataset()
-    path.OpticalPathIdentifier, path.ObjectiveLensPower, path.ICCProfile = "1", 20, b"profile of this scanner "
+    path.OpticalPathIdentifier, path.ObjectiveLensPower, path.ICCProfile = "1", 20, ICC
     ds.OpticalPathSequence = [path]
     measures, groups = Dataset(), Dataset()
     measures.PixelSpacing = [MPP0 * downsample / 1000] * 2

@@ -14,7 +14,7 @@ from PIL import Image
 from pydicom import dcmread
 from pydicom.dataset import Dataset
 
-from pipeline.errors import UnreadableError
+from pipeline.errors import NotBrightfieldRgbError, UnreadableError
 from pipeline.slides.open_slide import open_slide
 from pipeline.store.reader import StoreReader
 from tests.pipeline.make import ingest, picture
@@ -128,6 +128,7 @@ def from_streams(slide, level=0):
     [
         (make.JPEG, make.jpeg_ycc, "YBR_FULL_422"),
         (make.JPEG, make.jpeg_bare, "RGB"),
+        (make.JPEG_EXTENDED, make.jpeg_ycc, "YBR_FULL_422"),
         (make.JPEG_2000_LOSSLESS, make.jpeg_2000, "YBR_RCT"),
         (make.JPEG_2000, make.jpeg_2000_lossy, "YBR_ICT"),
     ],
@@ -289,6 +290,20 @@ def test_a_folder_of_one_series_is_a_pyramid_with_its_associated_images(tmp_path
         assert [path.name for path in slide.files] == ["a.dcm", "b.dcm", "c.dcm", "d.dcm", "m.dcm", "z.dcm"]
 
 
+def test_a_grey_label_is_refused_when_it_is_asked_for_and_not_before(tmp_path, pixels):
+    def grey(ds):
+        ds.SamplesPerPixel, ds.PhotometricInterpretation = 1, "MONOCHROME2"
+
+    write_dicom(tmp_path / "a.dcm", pixels, **LOSSLESS["native"])
+    write_dicom(tmp_path / "b.dcm", pixels, kind="LABEL", change=grey, **LOSSLESS["native"])
+
+    with open_slide(tmp_path) as slide:
+        assert slide.info.associated == ("label",)
+        np.testing.assert_array_equal(whole(slide), pixels)
+        with pytest.raises(NotBrightfieldRgbError, match="MONOCHROME2"):
+            slide.associated_image("label")
+
+
 def test_openslide_sees_the_same_pyramid(tmp_path, pixels):
     folder = write_pyramid(tmp_path / "slide", pixels)
 
@@ -369,7 +384,7 @@ def test_scale_profile_and_scanner_are_told_and_nobody_is_named(tmp_path, pixels
         info = slide.info
     assert info.mpp_xy == (0.5, 0.25)  # x is the second of Pixel Spacing
     assert (info.format, info.objective_power, info.scanner_model) == ("dicom", 20.0, "Scanner 3000")
-    assert info.icc == b"profile of this scanner "
+    assert info.icc == make.ICC + b"\0" * (len(make.ICC) % 2)
     for secret in ("Penicillin", "4711", "0815", "SN-99", "1.2.3", "a.dcm"):
         assert secret not in repr(info)
 
