@@ -1,0 +1,169 @@
+"""DICOM folders: one series is a pyramid with its associated images; several, parts and copies."""
+
+from __future__ import annotations
+
+import numpy as np
+import openslide
+import pytest
+from pydicom import dcmread
+from pydicom.dataset import Dataset
+
+from pipeline.errors import NotBrightfieldRgbError, UnreadableError
+from pipeline.slides.open_slide import open_slide
+from pipeline.store.reader import StoreReader
+from tests.pipeline.make import ingest, picture
+from tests.pipeline.slides import make_dicom as make
+from tests.pipeline.slides.make_dicom import MPP0, tiles_of, write_dicom
+from tests.pipeline.slides.test_dicom_reader import LOSSLESS, by_pillow, from_streams, through, whole
+
+WIDTH_PX, HEIGHT_PX = 300, 200  # 5 × 4 tiles of 64 px
+
+
+@pytest.fixture
+def pixels():
+    return picture(WIDTH_PX, HEIGHT_PX)
+
+
+def write_pyramid(folder, pixels, *, series="1.2.3.4", **coded):
+    """Three levels, a label, an overview and a thumbnail, under names that do not give the order away."""
+    folder.mkdir(exist_ok=True)
+    for name, level in (("m", 0), ("z", 1), ("b", 2)):
+        reduced = np.ascontiguousarray(pixels[:: 2**level, :: 2**level])
+        write_dicom(folder / f"{name}.dcm", reduced, downsample=2**level, series=series, **coded)
+    for name, kind, size_wh in (("a", "LABEL", (70, 90)), ("c", "OVERVIEW", (120, 40)), ("d", "THUMBNAIL", (50, 33))):
+        small = picture(*size_wh, seed=7)
+        write_dicom(folder / f"{name}.dcm", small, tile_wh=size_wh, kind=kind, series=series, **LOSSLESS["native"])
+    return folder
+
+
+def test_a_folder_of_one_series_is_a_pyramid_with_its_associated_images(tmp_path, pixels):
+    folder = write_pyramid(tmp_path / "slide", pixels, **LOSSLESS["native"])
+    other = Dataset()
+    other.file_meta = dcmread(folder / "a.dcm").file_meta
+    other.SOPClassUID = other.file_meta.MediaStorageSOPClassUID = make.ANNOTATIONS
+    other.SOPInstanceUID, other.SeriesInstanceUID = "1.2.9", "1.2.10"
+    other.save_as(folder / "annotations.dcm", enforce_file_format=True)
+    (folder / "readme.txt").write_text("not DICOM")
+
+    with open_slide(folder) as slide:
+        levels = [(level.width_px, level.height_px, level.downsample) for level in slide.info.levels]
+        assert levels == [(300, 200, 1.0), (150, 100, 2.0), (75, 50, 4.0)]
+        for level in range(3):
+            np.testing.assert_array_equal(whole(slide, level), pixels[:: 2**level, :: 2**level])
+        assert slide.info.associated == ("thumbnail", "label", "macro")
+        np.testing.assert_array_equal(slide.associated_image("label"), picture(70, 90, seed=7))
+        np.testing.assert_array_equal(slide.associated_image("macro"), picture(120, 40, seed=7))
+        assert [path.name for path in slide.files] == ["a.dcm", "b.dcm", "c.dcm", "d.dcm", "m.dcm", "z.dcm"]
+
+
+def test_a_grey_label_is_refused_when_it_is_asked_for_and_not_before(tmp_path, pixels):
+    def grey(ds):
+        ds.SamplesPerPixel, ds.PhotometricInterpretation = 1, "MONOCHROME2"
+
+    write_dicom(tmp_path / "a.dcm", pixels, **LOSSLESS["native"])
+    write_dicom(tmp_path / "b.dcm", pixels, kind="LABEL", change=grey, **LOSSLESS["native"])
+
+    with open_slide(tmp_path) as slide:
+        assert slide.info.associated == ("label",)
+        np.testing.assert_array_equal(whole(slide), pixels)
+        with pytest.raises(NotBrightfieldRgbError, match="MONOCHROME2"):
+            slide.associated_image("label")
+
+
+def test_openslide_sees_the_same_pyramid(tmp_path, pixels):
+    folder = write_pyramid(tmp_path / "slide", pixels)
+
+    with open_slide(folder) as slide, openslide.OpenSlide(folder / "m.dcm") as other:
+        sizes_wh = [(level.width_px, level.height_px) for level in slide.info.levels]
+        assert list(other.level_dimensions) == sizes_wh
+        assert set(other.associated_images) == set(slide.info.associated)
+        for level, size_wh in enumerate(sizes_wh):
+            expected = np.asarray(other.read_region((0, 0), level, size_wh))[..., :3]
+            np.testing.assert_array_equal(whole(slide, level), expected)
+
+
+def test_a_single_file_of_a_pyramid_is_that_level_alone(tmp_path, pixels):
+    folder = write_pyramid(tmp_path / "slide", pixels, **LOSSLESS["native"])
+
+    with open_slide(folder / "z.dcm") as slide:
+        assert [(level.width_px, level.downsample) for level in slide.info.levels] == [(150, 1.0)]
+        assert slide.info.mpp_xy == (2 * MPP0, 2 * MPP0)
+        assert slide.files == (folder / "z.dcm",)
+
+
+def test_two_series_in_a_folder_are_refused_unless_one_is_named(tmp_path, pixels):
+    folder = write_pyramid(tmp_path / "study", pixels, series="1.2.3.41", **LOSSLESS["native"])
+    (folder / "below").mkdir()
+    write_dicom(folder / "below" / "other.dcm", pixels[:90, :70], series="1.2.3.52", **LOSSLESS["native"])
+
+    with pytest.raises(UnreadableError, match="2 series") as caught:
+        open_slide(folder)
+    for said in ("1.2.3.41 (6 files, 300×200 px)", "1.2.3.52 (1 files, 70×90 px)", "--series"):
+        assert said in str(caught.value)
+    for named in ("1.2.3.52", "52"):
+        with open_slide(folder, series=named) as slide:
+            assert slide.info.levels[0].width_px == 70
+    for wrong in ("1.2.3", "", "9"):
+        with pytest.raises(UnreadableError, match="--series"):
+            open_slide(folder, series=wrong)
+
+
+def split(path, pixels, at, folder):
+    """Write an instance as a concatenation of parts that begin with these frames."""
+    whole_instance = dcmread(write_dicom(path, pixels))
+    frames = [make.jpeg_ycc(tile) for tile in tiles_of(pixels, (64, 64))]
+    path.unlink()
+    for number, (start, end) in enumerate(zip(at, [*at[1:], len(frames)], strict=True)):
+        part = whole_instance
+        part.ConcatenationUID, part.SOPInstanceUIDOfConcatenationSource = "1.2.77", "1.2.78"
+        part.SOPInstanceUID = part.file_meta.MediaStorageSOPInstanceUID = f"1.2.79.{number + 1}"
+        part.InConcatenationNumber, part.InConcatenationTotalNumber = number + 1, len(at)
+        part.ConcatenationFrameOffsetNumber, part.NumberOfFrames = start, end - start
+        make.put_pixels(part, frames[start:end], "basic")
+        part.save_as(folder / f"part{9 - number}.dcm", enforce_file_format=True)
+
+
+def test_the_parts_of_a_concatenation_are_one_level(tmp_path, pixels):
+    split(tmp_path / "a.dcm", pixels, [0, 7, 8], tmp_path)
+    expected = through(pixels, make.jpeg_ycc, by_pillow)
+
+    for path in (tmp_path, tmp_path / "part8.dcm"):
+        with open_slide(path) as slide:
+            assert len(slide.files) == 3
+            np.testing.assert_array_equal(whole(slide), expected)
+            np.testing.assert_array_equal(from_streams(slide), expected)
+
+
+def test_a_concatenation_that_misses_a_part_is_refused(tmp_path, pixels):
+    split(tmp_path / "a.dcm", pixels, [0, 7, 8], tmp_path)
+    (tmp_path / "part8.dcm").unlink()
+
+    with pytest.raises(UnreadableError, match="frame 9 of its concatenation where frame 8"):
+        open_slide(tmp_path)
+
+
+def test_the_witness_of_a_pyramid_is_its_finest_file(tmp_path, pixels):
+    folder = write_pyramid(tmp_path / "slide", pixels)
+
+    with open_slide(folder) as slide:
+        assert slide.openslide_file == folder / "m.dcm"
+
+
+def test_a_folder_is_ingested_level_by_level_as_it_is_without_its_label(tmp_path, pixels):
+    folder = write_pyramid(tmp_path / "slide", pixels)
+
+    report = ingest(folder, tmp_path / "project")
+
+    reader = StoreReader(report.store)
+    assert [level.route for level in report.levels[:2]] == ["pass-through", "pass-through"]
+    assert reader.attributes["source"]["files"] == 6
+    assert (reader.attributes["source"]["format"], reader.attributes["associated"]) == ("dicom", [])
+    assert (reader.mpp0, reader.attributes["scanner_model"]) == (MPP0, "Scanner 3000")
+    with open_slide(folder) as slide:
+        for level in range(3):
+            size = reader.levels[level]
+            stored = reader.read_region(level, 0, 0, size.width_px, size.height_px)
+            np.testing.assert_array_equal(stored, whole(slide, level))
+    content = b"".join(path.read_bytes() for path in report.store.rglob("*") if path.is_file())
+    for secret in (b"Penicillin", b"P-4711", b"A-0815", b"SN-99", b"1.2.3.4"):
+        assert secret not in content
