@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PROJECT ?= demo
 
-.PHONY: demo app test test-fast check bench setup system frontend clean
+.PHONY: demo app test test-fast check bench chaos fuzz setup system frontend clean
 
 demo: $(STAMP)
 	$(BIN)/gemslide demo --project $(PROJECT)
@@ -24,6 +24,15 @@ check: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# kill -9 at a hundred random moments of an ingest; and damaged slide files, as many as you like (SEED=2 CASES=5000).
+SEED ?= 0
+CASES ?= 2000
+chaos: $(STAMP)
+	$(BIN)/python -m tests.pipeline.ingest.chaos --times 100 --seed $(SEED)
+
+fuzz: $(STAMP)
+	$(BIN)/python -m tests.pipeline.slides.fuzz --seed $(SEED) --cases $(CASES)
 
 setup: $(STAMP)
 

@@ -107,7 +107,6 @@ def new_folder(final: Path, *, resume_key: str | None = None) -> Iterator[Path]:
         with unwritable_in_words(final):
             _make_ready(partial, resume_key)
             yield partial
-            (partial / _RESUME_KEY).unlink(missing_ok=True)
             _publish(partial, final)
     except BaseException as error:
         if resume_key is None or isinstance(error, Exception):
@@ -159,6 +158,9 @@ def _clear(folder: Path) -> None:
 def _publish(partial: Path, final: Path) -> None:
     for folder, _, _ in os.walk(partial):
         fsync_dir(Path(folder))
+    # Last of all: a run killed while folders are flushed keeps what it finished.
+    (partial / _RESUME_KEY).unlink(missing_ok=True)
+    fsync_dir(partial)
     if final.exists():
         old = final.with_name(f".{final.name}.old.{os.getpid()}")
         final.rename(old)

@@ -20,6 +20,7 @@ from pipeline.ingest.ingest import IngestRequest, ingest_slide
 from pipeline.progress import Advance
 from pipeline.project import Project
 from pipeline.store.reader import StoreReader
+from tests.pipeline.ingest.store_bytes import left_in, tree
 from tests.pipeline.make import halved, ingest, picture, write_jpeg_pyramid
 
 GEMSLIDE = Path(sys.executable).parent / "gemslide"
@@ -60,24 +61,6 @@ def start_ingest(source, root, *, pause_after_shard) -> subprocess.Popen[str]:
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdout.readline() == "here\n"
     return process
-
-
-def tree(store: Path) -> dict[str, bytes]:
-    """Every file of a store; of the root's attributes, not the time it took."""
-    found = {}
-    for path in sorted(p for p in store.rglob("*") if p.is_file()):
-        content = path.read_bytes()
-        if path == store / "zarr.json":
-            root = json.loads(content)
-            for key in ("seconds", "utc"):
-                del root["attributes"]["gemslide"]["ingest"][key]
-            content = json.dumps(root).encode()
-        found[str(path.relative_to(store))] = content
-    return found
-
-
-def left_in(root: Path) -> list[str]:
-    return sorted(p.name for p in (root / "slides").iterdir()) if (root / "slides").exists() else []
 
 
 def test_the_same_slide_again_is_skipped_and_untouched(tmp_path, source):
@@ -306,6 +289,7 @@ def test_the_command_says_what_happened_in_one_line_per_slide_and_an_exit_code(t
     mixed, lines = run(source, tmp_path / "b.tiff")
     again, skipped = run(source)
 
+    lines = sorted(lines, key=lambda line: line["slide_id"])  # they come as slides end
     assert (mixed, [(x["slide_id"], x["status"], x["code"]) for x in lines]) == (
         1,
         [("a", "done", None), ("b", "refused", "unreadable")],
