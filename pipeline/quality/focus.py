@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pipeline.slides.slide import Pixels
 
 REBLUR_SIGMA_PX = 1.5
-NO_EDGES = 1.0
+NO_EDGES = 0.1
 """Mean Tenengrad energy (grey levels squared per pixel) below which a cell has nothing to judge focus by."""
 
 
