@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import threading
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -45,24 +46,58 @@ class _Shard:
             os.close(self.descriptor)
 
 
-@lru_cache(maxsize=MAX_OPEN_SHARDS)
-def _open_shard(reader: int, array_dir: str, key: str, shard_chunks: int) -> _Shard | None:
-    """A shard of one reader; None where there is no file, that is where everything is white."""
-    path = f"{array_dir}/{key}"
+Identity = tuple[int, int]
+"""Inode and time of change of an array's `zarr.json`: another one means that the store was replaced."""
+
+
+def _identity(array_dir: str) -> Identity | None:
     try:
-        return _Shard(path, shard_chunks**2)
+        found = os.stat(f"{array_dir}/zarr.json")
     except FileNotFoundError:
         return None
+    return found.st_ino, found.st_mtime_ns
+
+
+@lru_cache(maxsize=MAX_OPEN_SHARDS)
+def _open_shard(reader: int, array_dir: str, key: str, shard_chunks: int, identity: Identity | None) -> _Shard | None:
+    """A shard of one reader; None where there is no file, that is where everything is white."""
+    path = f"{array_dir}/{key}"
+    shard, damage = None, None
+    try:
+        shard = _Shard(path, shard_chunks**2)
+    except FileNotFoundError:
+        pass
     except ValueError as error:
-        raise CorruptTileError(f"{path}: {error}. Delete the store and ingest the slide again.") from error
+        damage = error
+    # Looked at after the shard was opened. Otherwise a store deleted under a reader would be white,
+    # and one replaced would be a mixture of two slides.
+    if identity is not None and _identity(array_dir) != identity:
+        raise UnreadableError(
+            f"{array_dir}: the store was replaced, moved or deleted while it was being read. Open it again."
+        )
+    if damage is not None:
+        raise CorruptTileError(f"{path}: {damage}. Delete the store and ingest the slide again.") from damage
+    return shard
+
+
+_THREAD = threading.local()
+
+
+def _scratch(chunk_px: int) -> Pixels:
+    """Memory of this thread for one decoded chunk: kept, it stays in the processor's cache."""
+    kept: Pixels | None = getattr(_THREAD, "scratch", None)
+    if kept is None or len(kept) != chunk_px:
+        kept = _THREAD.scratch = np.empty((chunk_px, chunk_px, 3), np.uint8)
+    return kept
 
 
 class ArrayReader:
     """Reads the chunks and regions of one level's array. Safe in threads and in forked workers."""
 
-    def __init__(self, path: Path, spec: ArraySpec) -> None:
+    def __init__(self, path: Path, spec: ArraySpec, identity: Identity | None = None) -> None:
+        """Args: identity: as `open` found it; None: the array is still being written, by us."""
         self.path, self.spec = path, spec
-        self._number = next(_READERS)
+        self._number, self._identity = next(_READERS), identity
 
     @classmethod
     def open(cls, path: Path) -> ArrayReader:
@@ -72,7 +107,8 @@ class ArrayReader:
             UnreadableError: not there, or not an array of a slide store.
         """
         try:
-            return cls(path, ArraySpec.from_zarr_json(read_json(path / "zarr.json")))
+            identity = _identity(str(path))
+            return cls(path, ArraySpec.from_zarr_json(read_json(path / "zarr.json")), identity)
         except (OSError, ValueError) as error:
             raise UnreadableError(f"{path}: {error}. The store is damaged; delete it and ingest again.") from error
 
@@ -101,18 +137,22 @@ class ArrayReader:
 
     def _shard(self, shard_row: int, shard_column: int) -> _Shard | None:
         key = self.spec.shard_key(shard_row, shard_column)
-        return _open_shard(self._number, str(self.path), key, self.spec.shard_chunks)
+        return _open_shard(self._number, str(self.path), key, self.spec.shard_chunks, self._identity)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (ArrayReader, (self.path, self.spec))
+        return (ArrayReader, (self.path, self.spec, self._identity))
 
-    def decoded_chunk(self, row: int, column: int) -> Pixels | None:
-        """A chunk's pixels, uint8 (chunk_px, chunk_px, 3); None for a sparse one."""
+    def decoded_chunk(self, row: int, column: int, *, out: Pixels | None = None) -> Pixels | None:
+        """A chunk's pixels, uint8 (chunk_px, chunk_px, 3); None for a sparse one.
+
+        Args:
+            out: memory that may be decoded into.
+        """
         data = self.chunk(row, column)
         if data is None:
             return None
         try:
-            return decode_chunk(self.spec.codec, data, self.spec.chunk_px)
+            return decode_chunk(self.spec.codec, data, self.spec.chunk_px, out=out)
         except ChunkError as error:
             raise self._corrupt(row, column, error) from error
 
@@ -144,7 +184,7 @@ class ArrayReader:
             left, top = max(x0, column * t), max(y0, row * t)
             right, bottom = min(x1, (column + 1) * t), min(y1, (row + 1) * t)
             part = region[top - y_px : bottom - y_px, left - x_px : right - x_px]
-            chunk = self.decoded_chunk(row, column)
+            chunk = self.decoded_chunk(row, column, out=_scratch(t))
             if chunk is None:
                 part[...] = FILL_VALUE
             else:

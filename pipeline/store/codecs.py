@@ -79,8 +79,11 @@ def encode_zstd(values: NDArray[Any], *, with_checksum: bool = True) -> bytes:
     return bytes(compress(np.ascontiguousarray(values), ZSTD_LEVEL, True))
 
 
-def decode_chunk(codec: Codec, stream: bytes, chunk_px: int) -> Pixels:
+def decode_chunk(codec: Codec, stream: bytes, chunk_px: int, *, out: Pixels | None = None) -> Pixels:
     """Pixels of a stored chunk, uint8 (chunk_px, chunk_px, 3).
+
+    Args:
+        out: memory to decode pictures into instead of new memory, of that shape.
 
     Raises:
         ChunkError: cannot be decoded, or has another size.
@@ -88,7 +91,8 @@ def decode_chunk(codec: Codec, stream: bytes, chunk_px: int) -> Pixels:
     if codec == "zstd":
         return decode_zstd(stream, chunk_px)
     # The library writes into memory of the right size or not at all: a stream that claims more cannot take it.
-    out = np.empty((chunk_px, chunk_px, 3), np.uint8)
+    if out is None:
+        out = np.empty((chunk_px, chunk_px, 3), np.uint8)
     return decode_jpeg(stream, out=out) if codec == "imagecodecs_jpeg" else decode_jpeg_2000(stream, out=out)
 
 

@@ -20,6 +20,12 @@ from pipeline.store.metadata import read_json
 from pipeline.store.resample import area_mean
 from pipeline.store.threads import in_threads
 
+HALF_A_PIXEL = 0.5
+"""Where resampling would move the last pixel of a picture by less, a level's pixels are taken as they are."""
+
+MAX_TAKEN_PX = 2**24
+"""Pixels of a level held at a time while they are averaged: 50 MB."""
+
 
 @dataclass(frozen=True)
 class LevelArray:
@@ -126,11 +132,14 @@ class StoreReader:
     def read_at_mpp(
         self, x_px0: float, y_px0: float, width_px: int, height_px: int, mpp: float, *, threads: int = 1
     ) -> Pixels:
-        """A rectangle of the slide at any resolution, area-averaged from the next finer level.
+        """A rectangle of the slide at any resolution, area-averaged from the next finer level; white outside.
+
+        At a level's own mpp, with the corner on one of its pixels, these are the stored pixels.
 
         Args:
             x_px0, y_px0: top left corner in level-0 pixels; need not be whole.
             width_px, height_px: size of the result, uint8 (height_px, width_px, 3), with pixels of `mpp` microns.
+            threads: chunks decoded at a time.
 
         Raises:
             BadRecipeError: finer than the slide was scanned.
@@ -142,12 +151,20 @@ class StoreReader:
             )
         level = self.level_for_downsample(mpp / self.mpp0)
         downsample = self.levels[level].downsample
-        scale = max(1.0, mpp / (self.mpp0 * downsample))
-        left, top = x_px0 / downsample, y_px0 / downsample
-        x_px, y_px = math.floor(left), math.floor(top)
-        taken_w, taken_h = math.ceil(left + scale * width_px) - x_px, math.ceil(top + scale * height_px) - y_px
-        region = self.read_region(level, x_px, y_px, taken_w, taken_h, threads=threads)
-        return area_mean(region, left - x_px, top - y_px, scale, (width_px, height_px))
+        scale = mpp / (self.mpp0 * downsample)
+        if abs(scale - 1) * max(width_px, height_px) < HALF_A_PIXEL:
+            scale = 1.0
+        left, top = _nearly_whole(x_px0 / downsample), _nearly_whole(y_px0 / downsample)
+        x_px, past_x = math.floor(left), math.ceil(left + scale * width_px)
+        result = np.empty((height_px, width_px, 3), np.uint8)
+        band_px = max(1, int(MAX_TAKEN_PX / (scale * max(1, past_x - x_px))))
+        for row in range(0, height_px, band_px):
+            rows = min(band_px, height_px - row)
+            start = top + scale * row
+            y_px, past_y = math.floor(start), math.ceil(start + scale * rows)
+            region = self.read_region(level, x_px, y_px, past_x - x_px, past_y - y_px, threads=threads)
+            result[row : row + rows] = area_mean(region, left - x_px, start - y_px, scale, (width_px, rows))
+        return result
 
     def read_square(self, level: int, x_px0: int, y_px0: int, side_px0: int, out_px: int) -> Pixels:
         """A square of the slide at a wanted size, read from `level` and area-averaged.
@@ -169,6 +186,12 @@ class StoreReader:
         """The coarsest level that is not coarser than wanted (1 % of rounding allowed)."""
         fine_enough = [array.level for array in self.levels if array.downsample <= downsample * 1.01]
         return fine_enough[-1] if fine_enough else 0
+
+
+def _nearly_whole(position_px: float) -> float:
+    """A thousandth of a pixel shifts no grey value by a half: positions meant to be whole are."""
+    whole = round(position_px)
+    return float(whole) if abs(position_px - whole) < 1e-3 else position_px
 
 
 def _read_attributes(path: Path) -> dict[str, Any]:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 Pixels = NDArray[np.uint8]
 
+_BAND_PX = 2**20
+"""Pixels of the source looked at in one go: the sums of them, as float64, take 25 MB."""
+
 
 def area_mean(pixels: Pixels, left: float, top: float, scale: float, size_wh: tuple[int, int]) -> Pixels:
-    """A smaller picture of a rectangle of `pixels`, uint8 (height, width, 3).
+    """Another picture of a rectangle of `pixels`, uint8 (height, width, 3).
 
     Args:
         left, top: corner of the rectangle in `pixels`; need not be whole.
-        scale: pixels of the source per pixel of the result, at least 1.
+        scale: pixels of the source per pixel of the result.
         size_wh: of the result; the rectangle must lie inside `pixels`.
     """
     width, height = size_wh
@@ -24,17 +29,32 @@ def area_mean(pixels: Pixels, left: float, top: float, scale: float, size_wh: tu
         source = pixels[y : y + int(taken_h), x : x + int(taken_w)]
         if source.shape[:2] == (height, width):
             return source
-        return np.asarray(cv2.resize(source, size_wh, interpolation=cv2.INTER_AREA), np.uint8)
-    rows = _means_along_first(pixels.astype(np.float64), top, scale, height)
-    means = _means_along_first(rows.swapaxes(0, 1), left, scale, width).swapaxes(0, 1)
-    return np.asarray(np.rint(means), np.uint8)
+        if width and height:
+            return np.asarray(cv2.resize(source, size_wh, interpolation=cv2.INTER_AREA), np.uint8)
+    result = np.empty((height, width, 3), np.uint8)
+    edges_x = left + scale * np.arange(width + 1)
+    band = max(1, int(_BAND_PX / (pixels.shape[1] * scale)))
+    for row in range(0, height, band):
+        edges_y = top + scale * np.arange(row, min(row + band, height) + 1)
+        sums = _sums(pixels, edges_y, edges_x)
+        result[row : row + band] = np.rint(sums / scale**2)
+    return result
 
 
-def _means_along_first(values: NDArray[np.float64], start: float, scale: float, count: int) -> NDArray[np.float64]:
-    """Means of `count` neighbouring stretches of `scale` along the first axis, by differences of a running sum."""
-    edges = start + scale * np.arange(count + 1)
-    whole = np.minimum(edges.astype(int), len(values))
-    part = (edges - whole)[:, None, None]
-    sums = np.concatenate([np.zeros((1, *values.shape[1:])), np.cumsum(values, axis=0)])
-    at_edges = sums[whole] + part * values[np.minimum(whole, len(values) - 1)]
-    return np.asarray(np.diff(at_edges, axis=0) / scale)
+def _sums(pixels: Pixels, edges_y: NDArray[Any], edges_x: NDArray[Any]) -> NDArray[np.float64]:
+    """Sums over the cells of a grid, float64 (rows, columns, 3).
+
+    The sum of all pixels left of and above a point, known at the pixels' corners, is bilinear between them: so its
+    differences between any edges are exact.
+    """
+    first, last = int(edges_y[0]), min(int(np.ceil(edges_y[-1])), len(pixels))
+    sums = np.asarray(cv2.integral(np.ascontiguousarray(pixels[first:last]), sdepth=cv2.CV_64F), np.float64)
+    rows = np.diff(_between(sums, edges_y - first), axis=0)
+    return np.asarray(np.diff(_between(rows.swapaxes(0, 1), edges_x), axis=0).swapaxes(0, 1))
+
+
+def _between(sums: NDArray[np.float64], at: NDArray[Any]) -> NDArray[np.float64]:
+    """Values along the first axis, also between whole positions."""
+    whole = np.clip(at.astype(int), 0, len(sums) - 2)
+    part = (at - whole)[:, None, None]
+    return np.asarray(sums[whole] * (1 - part) + sums[whole + 1] * part, np.float64)
