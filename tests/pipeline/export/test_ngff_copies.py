@@ -18,6 +18,7 @@ from pipeline.export.export import ExportRequest, export_slide
 from pipeline.store.labels import read_tissue
 from pipeline.store.reader import StoreReader
 from tests.pipeline.export.conftest import planes
+from tests.pipeline.make import ingest
 
 VERSIONS = ("0.5", "0.4")
 CORE_CODECS = {"sharding_indexed", "transpose", "bytes", "zstd", "crc32c"}
@@ -134,3 +135,15 @@ def test_a_quality_for_a_lossless_copy_is_refused(tmp_path, mixed_store):
         export_slide(ExportRequest(mixed_store, tmp_path / "c.zarr", "ngff-0.5", quality=80))
 
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_copy_is_ingested_again_with_the_same_pixels(copies, mixed_store, tmp_path, version):
+    before = StoreReader(mixed_store)
+
+    report = ingest(copies["M", version], tmp_path)
+
+    after = StoreReader(report.store)
+    assert after.mpp0 == pytest.approx(before.mpp0)
+    for level in range(3):
+        assert np.array_equal(planes(after, level), planes(before, level)), level

@@ -15,7 +15,7 @@ from pipeline.export.export import ExportRequest, export_slide, kind_of
 from pipeline.store.reader import StoreReader
 from tests.pipeline.export.conftest import planes
 from tests.pipeline.export.make_store import jfif, jpeg_level, make_store, rgb_jpeg, zstd_level
-from tests.pipeline.make import halved, picture
+from tests.pipeline.make import halved, ingest, picture
 
 SUFFIX = {"ome-tiff": "ome.tiff", "tiff": "tiff"}
 
@@ -198,3 +198,30 @@ def test_the_colour_profile_comes_along(tmp_path):
 def test_the_target_s_name_says_the_format(tmp_path, name, kind):
     assert kind_of(None, tmp_path / name) == kind
     assert kind_of("ngff-0.4", tmp_path / name) == "ngff-0.4"
+
+
+@pytest.mark.parametrize("kind", SUFFIX)
+def test_an_exported_tiff_is_ingested_again_with_the_same_tiles(copies, mixed_store, tmp_path, kind):
+    """There and back: stored JPEG tiles pass through again, and every level has the pixels it had."""
+    before = StoreReader(mixed_store)
+
+    report = ingest(copies["M", kind][0], tmp_path)
+
+    after = StoreReader(report.store)
+    assert after.mpp0 == pytest.approx(before.mpp0)
+    assert [level.route for level in report.levels][:3] == ["pass-through", "pass-through", "decode"]
+    for level in range(3):
+        assert np.array_equal(planes(after, level), planes(before, level)), level
+    stored = before.chunk(0, 0, 1)
+    assert after.chunk(0, 0, 1) == stored
+
+
+def test_an_exported_jpeg_2000_slide_is_ingested_again(copies, j2k_store, tmp_path):
+    before = StoreReader(j2k_store)
+
+    report = ingest(copies["J", "ome-tiff"][0], tmp_path)
+
+    after = StoreReader(report.store)
+    assert report.levels[0].route == "pass-through"
+    for level in range(2):
+        assert np.array_equal(planes(after, level), planes(before, level)), level
