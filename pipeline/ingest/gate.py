@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack
-from pathlib import Path
 
 import numpy as np
 import tifffile
@@ -15,19 +14,23 @@ from pipeline.slides.slide import EncodedLevel, Pixels, Slide, one_stream
 from pipeline.store.codecs import ChunkError, decode_chunk
 from pipeline.store.metadata import Gate
 
-_TIFFFILE = f"tifffile {tifffile.__version__}"
+
+def _own_decoder(slide: Slide) -> str:
+    """What decodes a slide that OpenSlide does not read."""
+    return "wsidicom" if slide.info.format == "dicom" else f"tifffile {tifffile.__version__}"
 
 
 class PassThroughGate:
     """Compares tiles with OpenSlide where it sees the same levels and can place them exactly, else with tifffile."""
 
-    def __init__(self, path: Path, slide: Slide, num_tiles: int) -> None:
-        self._path, self._slide = path, slide
+    def __init__(self, slide: Slide, num_tiles: int) -> None:
+        self._slide = slide
         self._opened = ExitStack()
         self._num_tiles = num_tiles
         sizes_wh = [(level.width_px, level.height_px) for level in slide.info.levels]
-        self._second = SecondDecoder.for_level_sizes(path, sizes_wh)
-        self.against = self._second.name if self._second else _TIFFFILE
+        path = slide.openslide_file
+        self._second = SecondDecoder.for_level_sizes(path, sizes_wh) if path else None
+        self.against = self._second.name if self._second else _own_decoder(slide)
 
     def __enter__(self) -> PassThroughGate:
         return self
@@ -90,7 +93,7 @@ class PassThroughGate:
         box = (column * t, row * t, min(t, size.width_px - column * t), min(t, size.height_px - row * t))
         pixels = self._second.read(level, *box) if self._second else None
         if pixels is None or self._second is None:
-            return self._slide.read_region(level, *box), _TIFFFILE
+            return self._slide.read_region(level, *box), _own_decoder(self._slide)
         return pixels, self._second.name
 
 

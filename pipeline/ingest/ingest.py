@@ -81,7 +81,7 @@ def ingest_slide(
         with new_folder(store, resume_key=_resume_key(slide_id, before, mpp, config)) as folder, _Hash(slide) as digest:
             if store.exists():
                 raise LockedError(f"{store.name}: another process finished it just now. Run again to check it.")
-            with PassThroughGate(request.path, slide, config.gate_tiles) as gate:
+            with PassThroughGate(slide, config.gate_tiles) as gate:
                 plans = plan_levels(slide, gate, config)
                 writer = StoreWriter(folder, slide, plans, config, mpp, advance)
                 tissue = writer.write(slide_id, lambda: _source(slide, digest.result()))

@@ -66,7 +66,8 @@ def _differences(reader: StoreReader, source: Path, series: str | None, sample_c
             if about.route == "built":
                 found += _built_wrongly(reader, level, about, sample_chunks)
             elif about.quality is None:
-                decoder = opened.enter_context(OpenSlideSlide(source)) if _openslide_decides(about) else slide
+                path = slide.openslide_file if _openslide_decides(about) else None
+                decoder = opened.enter_context(OpenSlideSlide(path)) if path else slide
                 found += _unlike_source(reader, level, about, decoder, sample_chunks)
         return found
 

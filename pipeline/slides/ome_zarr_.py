@@ -42,6 +42,7 @@ class OmeZarrSlide:
     def __init__(self, path: Path, series: str | None = None) -> None:
         self._path, self._name = path, path.name
         self.files = tuple(sorted(file for file in path.rglob("*") if file.is_file()))
+        self.openslide_file: Path | None = None
         self._bytes = sum(file.stat().st_size for file in self.files)
         try:
             self._root = zarr.open_group(path, mode="r", use_consolidated=False)

@@ -76,6 +76,10 @@ class Slide(Protocol):
     files: tuple[Path, ...]
     """Every file whose bytes make up the slide."""
 
+    @property
+    def openslide_file(self) -> Path | None:
+        """The file by which OpenSlide reads the same slide in the right colours; None where it cannot."""
+
     def read_region(self, level: int, x_px: int, y_px: int, width_px: int, height_px: int) -> Pixels:
         """Pixels of a level, origin and size in that level's own pixels; white outside.
 

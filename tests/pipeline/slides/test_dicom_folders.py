@@ -167,3 +167,20 @@ def test_a_folder_is_ingested_level_by_level_as_it_is_without_its_label(tmp_path
     content = b"".join(path.read_bytes() for path in report.store.rglob("*") if path.is_file())
     for secret in (b"Penicillin", b"P-4711", b"A-0815", b"SN-99", b"1.2.3.4"):
         assert secret not in content
+
+
+@pytest.mark.parametrize(("encode", "said"), [(make.jpeg_rgb, "YBR_FULL_422"), (make.jpeg_ycc, "RGB")])
+def test_a_slide_whose_attribute_denies_its_frames_is_ingested_as_the_frames_say(tmp_path, pixels, encode, said):
+    path = write_dicom(tmp_path / "a.dcm", pixels, encode=encode, photometric=said)
+
+    report = ingest(path, tmp_path / "project")
+
+    assert report.levels[0].route == "pass-through"
+    stored = StoreReader(report.store).read_region(0, 0, 0, WIDTH_PX, HEIGHT_PX)
+    np.testing.assert_array_equal(stored, through(pixels, encode, by_pillow))
+
+
+def test_a_pyramid_in_a_folder_has_openslide_for_a_witness(tmp_path, pixels):
+    report = ingest(write_pyramid(tmp_path / "slide", pixels), tmp_path / "project")
+
+    assert "openslide" in report.levels[0].gate.against
