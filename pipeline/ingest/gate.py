@@ -46,9 +46,10 @@ class PassThroughGate:
         Where OpenSlide disagrees with the tile's own markers, the file contradicts itself; OpenSlide's reading of it
         is what people see in every viewer.
         """
-        if self._second is None or verdict.tiles == 0 or verdict.against != self._second.name:
+        path = self._slide.openslide_file
+        if path is None or self._second is None or verdict.tiles == 0 or verdict.against != self._second.name:
             return self._slide
-        return self._opened.enter_context(OpenSlideSlide(self._path, every_level=True))
+        return self._opened.enter_context(OpenSlideSlide(path, every_level=True))
 
     def check(self, level: int, encoded: EncodedLevel, *, without: Collection[tuple[int, int]] = ()) -> Gate:
         """Compare sampled tiles of a level.

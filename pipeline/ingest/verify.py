@@ -67,7 +67,7 @@ def _differences(reader: StoreReader, source: Path, series: str | None, sample_c
                 found += _built_wrongly(reader, level, about, sample_chunks)
             elif about.quality is None:
                 path = slide.openslide_file if _openslide_decides(about) else None
-                decoder = opened.enter_context(OpenSlideSlide(path)) if path else slide
+                decoder = opened.enter_context(OpenSlideSlide(path, every_level=True)) if path else slide
                 found += _unlike_source(reader, level, about, decoder, sample_chunks)
         return found
 

@@ -9,6 +9,7 @@ import threading
 from contextlib import ExitStack
 from functools import lru_cache
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import tifffile
@@ -40,6 +41,7 @@ logging.getLogger("tifffile").setLevel(logging.CRITICAL)
 TIFF_ERRORS = (
     tifffile.TiffFileError, ValueError, IndexError, KeyError, TypeError, AttributeError, ArithmeticError,
     struct.error, OSError, RuntimeError, MemoryError, NotImplementedError, DelayedImportError,
+    ElementTree.ParseError,
 )  # fmt: skip
 """What tifffile and the codecs raise on files that lie about themselves (checked on 26 such files)."""
 
@@ -64,6 +66,7 @@ class TiffSlide:
 
     def __init__(self, path: Path) -> None:
         self.files: tuple[Path, ...] = (path,)
+        self.openslide_file: Path | None = path
         self._name = path.name
         self._bytes = path.stat().st_size
         with ExitStack() as on_error:
