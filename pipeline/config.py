@@ -120,6 +120,8 @@ class TileConfig(Section):
     """Tiles with a quality score above its limit are left out, as in `max_qc = {pen = 0.2}`; see `gemslide quality`."""
     label_by: Literal["area", "centre"] = "area"
     """A tile carries the class that covers most of it, or the class of the smallest region around its centre."""
+    qupath_counts_from: Literal["scanned", "slide"] = "scanned"
+    """Where QuPath's coordinates begin on slides scanned in part (MRXS, SCN); it crops unless opened with --no-crop."""
     min_label_fraction: float = Field(0.5, gt=0, le=1)
     """By area: share of a tile that one class must cover for the tile to carry its label."""
     classes: tuple[str, ...] = ()

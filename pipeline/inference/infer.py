@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from pipeline.config import InferConfig
 from pipeline.errors import BadRecipeError, InsaneOutputError, NoTissueError, UnreadableError
+from pipeline.geojson import qupath_origin_xy0
 from pipeline.grid import TileGrid, tile_grid, tissue_fraction
 from pipeline.inference.export.csv_ import write_csv
 from pipeline.inference.export.geojson import write_geojson
@@ -201,7 +202,8 @@ def write_results(reader: StoreReader, predictions: Predictions, result_dir: Pat
         predictions, wanted, mpp0=reader.mpp0, threshold=config.threshold, most=config.max_hotspots
     )
     write_csv(result_dir / "predictions.csv", reader.slide_id, predictions)
-    write_geojson(result_dir / "predictions.geojson", predictions, reader.source_sha256)
+    origin_xy0 = qupath_origin_xy0(reader.attributes)
+    write_geojson(result_dir / "predictions.geojson", predictions, reader.source_sha256, origin_xy0=origin_xy0)
     write_hotspots(result_dir / "hotspots.json", hotspots)
     for old in result_dir.glob("heatmap_*.png"):
         old.unlink()

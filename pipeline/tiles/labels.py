@@ -71,7 +71,7 @@ def label_tiles(
     for index, name in enumerate(classes):
         shapes = [region.geometry for region in regions if region.class_name == name]
         if shapes and len(boxes):
-            covered[:, index] = _covered(boxes, shapely.union_all(shapes)) / float(side_px0) ** 2
+            covered[:, index] = _covered(boxes, _joined(shapes)) / float(side_px0) ** 2
     rows = np.arange(len(boxes))
     best = covered.argmax(1)
     if label_by == "area":
@@ -82,9 +82,19 @@ def label_tiles(
     return TileLabels(class_index, covered[rows, shown])
 
 
-def _covered(boxes: NDArray[np.object_], area: BaseGeometry) -> NDArray[np.float64]:
-    """Area of each box inside `area`; parts are looked up in a tree, so that many regions stay quick."""
-    pieces: NDArray[np.object_] = np.asarray([piece for part in polygons_of(area) for piece in _cut_up(part)])
+def _joined(shapes: Sequence[BaseGeometry]) -> list[BaseGeometry]:
+    """Areas that do not overlap and together cover what the shapes cover; those that touch none stay as they are."""
+    every: NDArray[np.object_] = np.asarray(shapes)
+    one, other = shapely.STRtree(every).query(every, predicate="intersects")
+    touches = np.zeros(len(every), bool)
+    touches[one[one != other]] = True
+    return [*every[~touches], shapely.union_all(every[touches])]
+
+
+def _covered(boxes: NDArray[np.object_], areas: Sequence[BaseGeometry]) -> NDArray[np.float64]:
+    """Area of each box inside the areas; pieces are looked up in a tree, so that many regions stay quick."""
+    parts = [part for area in areas for part in polygons_of(area)]
+    pieces: NDArray[np.object_] = np.asarray([piece for part in parts for piece in _cut_up(part)])
     piece_index, box_index = shapely.STRtree(boxes).query(pieces, predicate="intersects")
     overlap = np.empty(len(box_index))
     # Most pairs need no geometry: the box lies in the piece, or the piece (its bounds) in the box.

@@ -12,6 +12,7 @@ import pandas as pd
 from pipeline.config import TileConfig
 from pipeline.errors import BadManifestError, LeakageError, UnreadableError
 from pipeline.files import sha256_of
+from pipeline.geojson import qupath_origin_xy0
 from pipeline.grid import tile_grid, tissue_fraction
 from pipeline.manifest import Cohort, SlideEntry
 from pipeline.progress import Advance, no_bar
@@ -19,7 +20,7 @@ from pipeline.project import Project
 from pipeline.store.labels import read_tissue
 from pipeline.store.reader import StoreReader
 from pipeline.tiles.annotations.files import read_annotations
-from pipeline.tiles.annotations.region import Region, check_regions
+from pipeline.tiles.annotations.region import Region, check_regions, moved
 from pipeline.tiles.annotations.repair import labelled_regions
 from pipeline.tiles.labels import TileLabels, class_order, label_tiles
 from pipeline.tiles.quality import good_enough, tile_scores
@@ -59,7 +60,7 @@ def make_tile_table(
         raise BadManifestError(f"{project.slides_dir}: no slides. Run `gemslide ingest` first.")
     splits = assign_splits(entries, config.split)
     advance.expect(len(entries))
-    slides = [_open(project, cohort, entry) for entry in entries]
+    slides = [_open(project, cohort, entry, config) for entry in entries]
     _check_no_copy_in_another_split(slides, splits)
     regions = [region for slide in slides for region in slide.regions]
     classes = class_order(regions, config.classes, config.ignore_classes)
@@ -100,7 +101,7 @@ def _bare_entry(slide_id: str) -> SlideEntry:
     return SlideEntry(path=slide_id, slide_id=slide_id)
 
 
-def _open(project: Project, cohort: Cohort | None, entry: SlideEntry) -> _SlideToTile:
+def _open(project: Project, cohort: Cohort | None, entry: SlideEntry, config: TileConfig) -> _SlideToTile:
     try:
         reader = StoreReader(project.store_path(entry.slide_id))
     except UnreadableError as error:
@@ -112,8 +113,11 @@ def _open(project: Project, cohort: Cohort | None, entry: SlideEntry) -> _SlideT
         return _SlideToTile(entry, reader, [], None)
     file = read_annotations(annotations)
     regions, repairs = labelled_regions(file)
+    crops = file.format == "qupath" and config.qupath_counts_from == "scanned"
+    moved_xy0 = qupath_origin_xy0(reader.attributes) if crops else (0, 0)
+    regions = moved(regions, moved_xy0)
     check_regions(regions, reader.size_wh_px0)
-    about = {"format": file.format, "sha256": sha256_of(annotations), **repairs.as_dict()}
+    about = {"format": file.format, "sha256": sha256_of(annotations), "moved_xy0": moved_xy0, **repairs.as_dict()}
     return _SlideToTile(entry, reader, regions, about)
 
 

@@ -65,6 +65,8 @@ def repairs_in_words(counts: Mapping[str, Any]) -> str:
         words.append(f"{counts['repaired']} outlines that crossed themselves repaired (area changed by {changed:.3%})")
     if counts["dropped"]:
         words.append(f"{counts['dropped']} without area dropped")
+    if any(counts.get("moved_xy0", ())):
+        words.append(f"moved by {tuple(counts['moved_xy0'])} px, where QuPath begins to count")
     if counts["unused"]:
         words.append(f"{counts['unused']} objects label nothing")
     return ", ".join(words)

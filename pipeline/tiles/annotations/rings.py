@@ -16,13 +16,15 @@ from pipeline.errors import BadAnnotationError
 Corners = NDArray[np.float64]
 
 ELLIPSE_CORNERS = 64
+MAX_PX0 = 1e9
+"""No slide is as wide; larger numbers, infinity and NaN are damage."""
 
 
 def corners_of(points: Any, where: str) -> Corners:
     """(n, 2) x, y in level-0 pixels from a list of 2-D or 3-D points; a third coordinate is dropped.
 
     Raises:
-        BadAnnotationError: not a list of points, or a coordinate that is not finite.
+        BadAnnotationError: not a list of points, or a coordinate no slide can have.
     """
     try:
         corners = np.asarray(points if len(points) else np.empty((0, 2)), dtype=np.float64)
@@ -30,8 +32,10 @@ def corners_of(points: Any, where: str) -> Corners:
             raise ValueError(f"points of shape {corners.shape}, not (n, 2)")
     except (ValueError, TypeError, OverflowError) as error:
         raise BadAnnotationError(f"{where}: its outline cannot be built: {error}. Export the file again.") from error
-    if not np.isfinite(corners).all():
-        raise BadAnnotationError(f"{where}: a coordinate is not a finite number. Export the file again.")
+    if not (np.abs(corners) < MAX_PX0).all():
+        raise BadAnnotationError(
+            f"{where}: a coordinate is not a number of pixels below {MAX_PX0:.0e}. Export the file again."
+        )
     return np.ascontiguousarray(corners[:, :2])
 
 

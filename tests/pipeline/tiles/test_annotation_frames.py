@@ -1,5 +1,8 @@
 """A known drawing over a known picture: tile labels equal the painted pixels, by both rules and from every format."""
 
+import json
+import shutil
+
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -49,11 +52,17 @@ def slide(tmp_path_factory):
     return Project(folder / "p"), mask
 
 
-def tile_table(project, annotations, label_by):
+def tile_table(project, annotations, label_by, **more):
     manifest = annotations.with_suffix(".csv")
     manifest.write_text(f"path,slide_id,annotations\nslide.tiff,S-1,{annotations.name}\n")
     config = TileConfig(
-        tile_px=TILE_PX, mpp=MPP0, min_tissue=0, classes=CLASSES, label_by=label_by, split={"train": 0, "val": 0}
+        tile_px=TILE_PX,
+        mpp=MPP0,
+        min_tissue=0,
+        classes=CLASSES,
+        label_by=label_by,
+        split={"train": 0, "val": 0},
+        **more,
     )
     return make_tile_table(project, f"{annotations.stem}-{label_by}", config, cohort=load_cohort(manifest))
 
@@ -107,9 +116,30 @@ def test_the_tile_table_says_what_was_mended_and_names_no_file(slide, tmp_path):
 
     assert table.metadata["annotations"] == {
         "S-1": {
-            "format": "imagescope", "sha256": sha256_of(annotations), "regions": 2, "repaired": 1, "dropped": 1,
-            "unused": 0, "area_px0": 40_000.0, "added_px0": 20_000.0, "removed_px0": 0,
+            "format": "imagescope", "moved_xy0": (0, 0), "sha256": sha256_of(annotations), "regions": 2, "repaired": 1,
+            "dropped": 1, "unused": 0, "area_px0": 40_000.0, "added_px0": 20_000.0, "removed_px0": 0,
         }
     }  # fmt: skip
     stored = pq.read_table(project.tile_table_path("JANE-DOE-area")).schema.metadata[b"gemslide"]
     assert b"JANE" not in stored
+
+
+@pytest.mark.parametrize(
+    ("to", "counts_from", "origin_xy0"),
+    [("qupath", "scanned", (42, 63)), ("qupath", "slide", (0, 0)), ("asap", "scanned", (0, 0))],
+)
+def test_qupath_counts_from_the_corner_of_what_was_scanned(slide, tmp_path, to, counts_from, origin_xy0):
+    project, _ = slide
+    store = shutil.copytree(project.store_path("S-1"), tmp_path / "p" / "slides" / "S-1.ome.zarr")
+    attributes = json.loads((store / "zarr.json").read_text())
+    attributes["attributes"]["gemslide"]["bounds_px0"] = [42, 63, 500, 300]
+    (store / "zarr.json").write_text(json.dumps(attributes))
+    drawn = Drawn(box(0, 0, TILE_PX, 2 * TILE_PX), "", "warm")
+    write_annotations(tmp_path / "a", AnnotationFile("qupath", (drawn,)), to)
+
+    table = tile_table(Project(tmp_path / "p"), tmp_path / "a", "area", qupath_counts_from=counts_from)
+
+    x, y = origin_xy0
+    labelled = table.frame[table.frame["label"] == "warm"]
+    assert sorted(zip(labelled.x_px0, labelled.y_px0, strict=True)) == [(x, y), (x, y + TILE_PX)]
+    assert table.metadata["annotations"]["S-1"]["moved_xy0"] == origin_xy0

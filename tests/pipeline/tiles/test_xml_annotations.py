@@ -203,7 +203,7 @@ BOMB = "".join(f'<!ENTITY e{i} "{f"&e{i - 1};" * 10}">' for i in range(1, 12))
         ("<html/>", "starts with <html>"),
         (asap(("Blob", "tumor", SQUARE)), "Type='Blob'"),
         (asap(("Polygon", "tumor", [("x", 0), *SQUARE])), "X='x' is not a number"),
-        (asap(("Polygon", "tumor", [("nan", 0), *SQUARE])), "not a finite number"),
+        (asap(("Polygon", "tumor", [("nan", 0), *SQUARE])), "not a number of pixels"),
         (imagescope(layer(region(SQUARE), color="red")), "LineColor='red'"),
         (imagescope(layer("<Region><Vertices><Vertex X='1'/></Vertices></Region>", name="t")), "Y='' is not a number"),
     ],

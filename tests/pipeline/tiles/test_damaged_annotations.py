@@ -1,0 +1,104 @@
+"""Annotation files with odd values in odd places: read, or refused in one message; never a crash."""
+
+import copy
+import json
+import random
+
+import pytest
+
+from pipeline.errors import BadAnnotationError
+from pipeline.tiles.annotations.files import WRITERS, read_annotations, write_annotations
+from pipeline.tiles.annotations.repair import labelled_regions
+
+RING = [[0, 0], [10, 0], [10, 5], [0, 5], [0, 0]]
+AREA = {"type": "Polygon", "coordinates": [RING, [[2, 1], [4, 1], [4, 3]]]}
+GEOMETRIES = [
+    AREA,
+    {"type": "MultiPolygon", "coordinates": [[RING], [RING]]},
+    {"type": "MultiLineString", "coordinates": [RING, RING]},
+    {"type": "Point", "coordinates": [1, 2]},
+    {"type": "GeometryCollection", "geometries": [AREA, AREA]},
+]
+PROPERTIES = {
+    "objectType": "annotation",
+    "name": "n",
+    "classification": {"name": "T", "color": [1, 2, 3]},
+    "measurements": {"a": 1.5},
+    "metadata": {"k": "v"},
+}
+ODD = [
+    None,
+    0,
+    -1,
+    1e308,
+    1e-320,
+    "",
+    "x",
+    [],
+    {},
+    [[]],
+    True,
+    [1],
+    [[1, 2]],
+    {"type": "Polygon"},
+    float("nan"),
+    10**400,
+]
+
+
+def places(value, path=()):
+    yield path
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, child in items:
+        yield from places(child, (*path, key))
+
+
+def damaged_json(dice):
+    content = [{"type": "Feature", "id": "x", "geometry": g, "properties": PROPERTIES} for g in GEOMETRIES]
+    content = json.loads(json.dumps(content))
+    for _ in range(dice.randint(1, 3)):
+        *path, last = dice.choice(list(places(content))[1:])
+        where = content
+        for key in path:
+            where = where[key]
+        where[last] = copy.deepcopy(dice.choice(ODD))
+    return json.dumps(content)
+
+
+def damaged_xml(dice):
+    def points(tag):
+        few = [(dice.choice([0, 1, 5, 10, 1e-320, dice.uniform(-20, 20)]), dice.choice([0, 3, 7])) for _ in range(6)]
+        return "".join(f'<{tag} X="{x}" Y="{y}"/>' for x, y in few[: dice.randint(0, 6)])
+
+    if dice.random() < 0.4:
+        kind = dice.choice(["Polygon", "Dot", "Spline", "Rectangle", "Measurement", "PointSet", "None"])
+        annotation = (
+            f'<Annotation Type="{kind}" PartOfGroup="g"><Coordinates>{points("Coordinate")}</Coordinates></Annotation>'
+        )
+        return f"<ASAP_Annotations><Annotations>{annotation}</Annotations></ASAP_Annotations>"
+    regions = "".join(
+        f'<Region Type="{dice.randint(0, 4)}" NegativeROA="{dice.randint(0, 1)}">'
+        f"<Vertices>{points('Vertex')}</Vertices></Region>"
+        for _ in range(dice.randint(1, 5))
+    )
+    color = dice.randint(-5, 2**26)
+    return f'<Annotations><Annotation LineColor="{color}"><Regions>{regions}</Regions></Annotation></Annotations>'
+
+
+@pytest.mark.parametrize("damaged", [damaged_json, damaged_xml])
+def test_damaged_files_are_read_or_refused_in_words(tmp_path, damaged):
+    dice, path, num_read = random.Random(7), tmp_path / "a", 0
+    for _ in range(200):
+        path.write_text(damaged(dice), encoding="utf-8")
+        try:
+            file = read_annotations(path)
+        except BadAnnotationError:
+            continue
+        regions, _ = labelled_regions(file)
+        assert all(region.geometry.is_valid and region.geometry.area > 0 for region in regions)
+        to = dice.choice(list(WRITERS))
+        write_annotations(tmp_path / to, file, to)
+        read_annotations(tmp_path / to)
+        num_read += 1
+
+    assert num_read > 40
