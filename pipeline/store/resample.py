@@ -13,6 +13,9 @@ Pixels = NDArray[np.uint8]
 _BAND_PX = 2**20
 """Pixels of the source looked at in one go: the sums of them, as float64, take 25 MB."""
 
+_ROUNDS = 0.5 + 1e-6
+"""Halves go up, also where sums of another order put them a little below: a pixel is the same in any region."""
+
 
 def area_mean(pixels: Pixels, left: float, top: float, scale: float, size_wh: tuple[int, int]) -> Pixels:
     """Another picture of a rectangle of `pixels`, uint8 (height, width, 3).
@@ -23,21 +26,22 @@ def area_mean(pixels: Pixels, left: float, top: float, scale: float, size_wh: tu
         size_wh: of the result; the rectangle must lie inside `pixels`.
     """
     width, height = size_wh
+    if not (width and height):
+        return np.empty((height, width, 3), np.uint8)
     taken_w, taken_h = scale * width, scale * height
     if all(float(value).is_integer() for value in (left, top, taken_w, taken_h)):
         x, y = int(left), int(top)
         source = pixels[y : y + int(taken_h), x : x + int(taken_w)]
         if source.shape[:2] == (height, width):
             return source
-        if width and height:
-            return np.asarray(cv2.resize(source, size_wh, interpolation=cv2.INTER_AREA), np.uint8)
+        return np.asarray(cv2.resize(source, size_wh, interpolation=cv2.INTER_AREA), np.uint8)
     result = np.empty((height, width, 3), np.uint8)
     edges_x = left + scale * np.arange(width + 1)
     band = max(1, int(_BAND_PX / (pixels.shape[1] * scale)))
     for row in range(0, height, band):
         edges_y = top + scale * np.arange(row, min(row + band, height) + 1)
         sums = _sums(pixels, edges_y, edges_x)
-        result[row : row + band] = np.rint(sums / scale**2)
+        result[row : row + band] = sums / scale**2 + _ROUNDS
     return result
 
 
