@@ -45,6 +45,8 @@ class IngestConfig(Section):
     """Associated images to keep. The default keeps none: labels show names and dates."""
     shard_px: int = Field(4096, ge=256)
     """Side of a shard: the largest multiple of the chunk that fits."""
+    pass_through: bool = True
+    """Whether tiles are copied as they stand where they can be; else every level is decoded and stored anew."""
     decode_chunk_px: int = Field(512, ge=64)
     """Chunk side of levels that do not pass through; the nearest multiple of the source's tiles if these are known."""
     decode_to: Literal["zstd", "jpeg"] = "zstd"

@@ -44,7 +44,7 @@ def plan_levels(slide: Slide, gate: PassThroughGate, config: IngestConfig) -> li
 
 def _of_source(slide: Slide, level: int, gate: PassThroughGate, config: IngestConfig) -> LevelPlan:
     size = slide.info.levels[level]
-    encoded, verdict = _passing(slide, level, gate)
+    encoded, verdict = _passing(slide, level, gate, config)
     if encoded is None:
         chunk_px = _decode_chunk_px(size, config)
         spec = ArraySpec(
@@ -66,9 +66,11 @@ def _of_source(slide: Slide, level: int, gate: PassThroughGate, config: IngestCo
     return LevelPlan(about, spec, encoded=encoded)
 
 
-def _passing(slide: Slide, level: int, gate: PassThroughGate) -> tuple[EncodedLevel | None, Gate]:
+def _passing(
+    slide: Slide, level: int, gate: PassThroughGate, config: IngestConfig
+) -> tuple[EncodedLevel | None, Gate]:
     """The level's own tiles if they pass the gate, else None and why."""
-    encoded = slide.encoded_level(level)
+    encoded = slide.encoded_level(level) if config.pass_through else "`pass_through = false` in the settings"
     if isinstance(encoded, str):
         return None, Gate(tiles=0, against=gate.against, equal=False, reason=encoded)
     mended = EdgeCheck(slide, level, encoded).mended() if level and slide.info.format == APERIO else None
