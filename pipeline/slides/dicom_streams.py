@@ -84,8 +84,8 @@ class FrameStreams:
         # The attribute is often wrong, markers are not: it counts only where the stream has none, and not against
         # colours sampled more coarsely than light, which nobody does to R, G, B.
         is_rgb = self._matrix.photometric == "RGB" and not _is_subsampled(stream[: header.length])
-        head = jpeg.missing_head(header, None, is_rgb=is_rgb)
-        return _Pattern(stream[: header.length], head, len(jpeg.SOI)) if head != jpeg.SOI else _whole(stream, header)
+        head, skip = jpeg.new_head(stream, header, None, is_rgb=is_rgb)
+        return _Pattern(stream[: header.length], head, skip) if head != jpeg.SOI else _whole(stream, header)
 
     def _jpeg_2000_pattern(self, stream: bytes) -> _Pattern:
         _check_size(self._matrix, jpeg2000.read_header(stream))

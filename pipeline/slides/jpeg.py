@@ -89,6 +89,37 @@ def missing_head(header: JpegHeader, tables: bytes | None, *, is_rgb: bool) -> b
     return SOI + app14 + (tables[2:-2] if tables else b"")
 
 
+def new_head(stream: bytes, header: JpegHeader, tables: bytes | None, *, is_rgb: bool) -> tuple[bytes, int]:
+    """What must stand in place of a tile's first bytes to make a complete stream of it, and how many these are.
+
+    Besides what is missing (see `missing_head`), comments and application data other than JFIF's and Adobe's own are
+    left out: no pixel depends on them, and programs write names, dates and whole EXIF blocks there.
+    """
+    head = missing_head(header, _without_texts(tables) if tables else None, is_rgb=is_rgb)
+    own = stream[: header.length]
+    clean = _without_texts(own)
+    return (head, len(SOI)) if clean == own else (head + clean[len(SOI) :], header.length)
+
+
+def _without_texts(segments: bytes) -> bytes:
+    """SOI and the segments behind it, less those that may hold text; what is no segment ends the walk and stays."""
+    kept, at = [segments[:2]], 2
+    while at + 4 <= len(segments) and segments[at] == 0xFF and segments[at + 1] not in (0xFF, EOI[1]):
+        end = at + 2 + int.from_bytes(segments[at + 2 : at + 4], "big")
+        if not _may_hold_text(segments[at + 1], segments[at + 4 : end]):
+            kept.append(segments[at:end])
+        at = end
+    return b"".join([*kept, segments[at:]])
+
+
+def _may_hold_text(marker: int, body: bytes) -> bool:
+    if marker == 0xE0:
+        return not (body.startswith(b"JFIF\0") and len(body) == 14)  # longer: with a thumbnail
+    if marker == 0xEE:
+        return not (body.startswith(b"Adobe") and len(body) == 12)
+    return marker == 0xFE or 0xE0 <= marker <= 0xEF
+
+
 def self_contained(tile: bytes, tables: bytes | None, *, is_rgb: bool) -> bytes:
     """A complete JPEG stream with the pixels that the file's own rules give the tile; see `missing_head`."""
     header = read_header(tile)

@@ -49,10 +49,11 @@ def why_not_encoded(page: tifffile.TiffPage) -> str | None:
 
 @dataclass(frozen=True)
 class _Pattern:
-    """How the tiles of one encoder begin, and what must be put in place of their first two bytes."""
+    """How the tiles of one encoder begin, and what must be put in place of their first `skip` bytes."""
 
     begins: bytes
-    missing_head: bytes
+    head: bytes
+    skip: int
 
 
 class EncodedTiffLevel:
@@ -120,7 +121,7 @@ class EncodedTiffLevel:
     def _stream(self, data: bytes, view: memoryview, start: int, end: int, row: int, column: int) -> Stream:
         pattern = self._pattern
         if pattern is not None and data.startswith(pattern.begins, start) and data.endswith(jpeg.EOI, start, end):
-            return (pattern.missing_head, view[start + 2 : end])
+            return (pattern.head, view[start + pattern.skip : end])
         try:
             if self.codec == "imagecodecs_jpeg":
                 return self._checked_jpeg(data[start:end])
@@ -133,9 +134,9 @@ class EncodedTiffLevel:
         header = jpeg.read_header(raw)
         self._check_size(header, jpeg.JpegError)
         jpeg.check_end(raw)
-        head = jpeg.missing_head(header, self._page.jpegtables, is_rgb=self._is_rgb)
-        self._pattern = _Pattern(raw[: header.length], head)
-        return (head, memoryview(raw)[2:])
+        head, skip = jpeg.new_head(raw, header, self._page.jpegtables, is_rgb=self._is_rgb)
+        self._pattern = _Pattern(raw[: header.length], head, skip)
+        return (head, memoryview(raw)[skip:])
 
     def _checked_jpeg_2000(self, raw: bytes) -> Stream:
         self._check_size(jpeg2000.read_header(raw), jpeg2000.Jpeg2000Error)

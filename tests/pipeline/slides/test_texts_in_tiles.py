@@ -1,0 +1,57 @@
+"""Comments and application data inside a scanner's tiles are not taken into the store; pixels stay the same."""
+
+import imagecodecs
+import numpy as np
+import pytest
+import tifffile
+
+from pipeline.slides import jpeg
+from pipeline.store.reader import StoreReader
+from tests.pipeline.make import _full_tiles, ingest, picture
+
+COMMENT = b"\xff\xfe\x00\x14patient Jane Roe \0"
+EXIF = b"\xff\xe1\x00\x16Exif\0\0" + b"Jane Roe 1950\0"
+TABLES_COMMENT = b"\xff\xfe\x00\x0bward-77.\0"
+
+
+def with_texts(stream: bytes) -> bytes:
+    """After the first segment, as programs that add them do."""
+    first_end = 4 + int.from_bytes(stream[4:6], "big")
+    return stream[:first_end] + EXIF + COMMENT + stream[first_end:]
+
+
+@pytest.mark.parametrize("options", [{"subsampling": "420"}, {"colorspace": "RGB", "outcolorspace": "RGB"}])
+def test_a_level_with_texts_in_its_tiles_passes_through_without_them(tmp_path, options):
+    pixels = picture(600, 400)
+    plain = [bytes(imagecodecs.jpeg8_encode(tile, level=85, **options)) for tile in _full_tiles(pixels, 256)]
+    is_rgb = "colorspace" in options
+    with tifffile.TiffWriter(tmp_path / "a.tiff") as tiff:
+        tiff.write(
+            (with_texts(stream) for stream in plain), shape=pixels.shape, dtype=np.uint8, tile=(256, 256),
+            photometric="rgb", compression="jpeg", compressionargs={"outcolorspace": "RGB" if is_rgb else "YCBCR"},
+            subsampling=(1, 1) if is_rgb else (2, 2), metadata=None, resolution=(2e4, 2e4), resolutionunit="CENTIMETER",
+        )  # fmt: skip
+    assert b"Jane Roe" in (tmp_path / "a.tiff").read_bytes()
+
+    report = ingest(tmp_path / "a.tiff", tmp_path / "p")
+
+    reader = StoreReader(report.store)
+    assert report.levels[0].route == "pass-through"
+    assert [reader.chunk(0, row, column) for row in range(2) for column in range(3)] == plain
+    assert not any(b"Jane Roe" in path.read_bytes() for path in report.store.rglob("*") if path.is_file())
+
+
+def test_texts_in_shared_tables_are_left_out():
+    stream = bytes(imagecodecs.jpeg8_encode(picture(256, 256), level=85))
+    header = jpeg.read_header(stream)
+    tables = jpeg.SOI + TABLES_COMMENT + stream[20:89] + jpeg.EOI
+
+    head, skip = jpeg.new_head(stream, header, tables, is_rgb=False)
+
+    assert (head, skip) == (jpeg.SOI + stream[20:89], 2)
+
+
+def test_a_stream_without_texts_is_left_as_it_is():
+    stream = bytes(imagecodecs.jpeg8_encode(picture(256, 256), level=85))
+
+    assert jpeg.new_head(stream, jpeg.read_header(stream), None, is_rgb=False) == (jpeg.SOI, 2)
