@@ -1,0 +1,38 @@
+"""What every result line says about where it was measured."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shlex
+import sys
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+LIBRARIES = ("gemslide", "numpy", "tifffile", "imagecodecs", "zarr", "openslide-python", "openslide-bin", "torch")
+
+
+def circumstances(module: str) -> dict[str, object]:
+    """Machine, versions, time and the command that was typed."""
+    return {
+        "utc": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
+        "command": shlex.join(["python", "-m", module, *sys.argv[1:]]),
+        "machine": {"cpu": _cpu(), "cores": os.cpu_count(), "system": platform.system()},
+        "versions": {"python": platform.python_version(), **{name: _version(name) for name in LIBRARIES}},
+    }
+
+
+def _cpu() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "not installed"

@@ -1,0 +1,237 @@
+"""How fast a slide is read: our reader beside libjpeg-turbo alone, OpenSlide, tifffile with zarr-python, TIAToolbox.
+
+    .venv/bin/python -m benchmarks.read_region [--folder DIR] [--side-px 100000] [--rounds 7] [--tiatoolbox PYTHON]
+
+A slide is made by `benchmarks.make_slide` and ingested (both kept in the folder). Regions of 1024 × 1024 px at level 0,
+at random places that no contender has read before in its process, are read as y,x,c arrays. Contenders take turns
+within each round, so that all meet the same noise; figures are medians over rounds of ratios within a round.
+"libjpeg" decodes the very chunks that the regions touch, out of memory, one call per chunk. TIAToolbox runs in a
+process of its own under the interpreter given (benchmarks/others.sh makes one). Prints a JSON line per figure; the
+committed ones are in benchmarks/results/read_region.jsonl.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import imagecodecs
+import numpy as np
+import openslide
+import tifffile
+import torch
+import zarr
+from torch.utils.data import DataLoader, Dataset
+
+from benchmarks.machine import circumstances
+from benchmarks.make_slide import make_slide
+from pipeline.config import IngestConfig
+from pipeline.ingest.ingest import IngestRequest, ingest_slide
+from pipeline.project import Project
+from pipeline.store.reader import StoreReader
+
+SIDE_PX = 1024
+REGIONS, FEWER = 64, 4
+"""Regions per contender and round; OpenSlide and tifffile read a quarter of them."""
+PREFETCHED = 4
+Corners = list[tuple[int, int]]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "gemslide-benchmarks")
+    parser.add_argument("--side-px", type=int, default=100_000)
+    parser.add_argument("--colour", choices=("rgb", "ycbcr"), default="ycbcr")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--tiatoolbox", type=Path, help="Python of an environment with TIAToolbox.")
+    given = parser.parse_args()
+    slide, store = prepare(given.folder, given.side_px, given.colour)
+    rounds = Rounds(slide, store, given.side_px)
+    about = circumstances("benchmarks.read_region")
+    for name, figure in rounds.measure(given.rounds).items():
+        print(json.dumps({"figure": name, **figure, "slide": slide.name, **about}, ensure_ascii=False), flush=True)
+    if given.tiatoolbox:
+        print(
+            json.dumps(
+                {**beside_tiatoolbox(given.tiatoolbox, slide, store, given.side_px), **about}, ensure_ascii=False
+            ),
+            flush=True,
+        )
+
+
+def prepare(folder: Path, side_px: int, colour: str) -> tuple[Path, Path]:
+    """The slide and its store, made where they are not there yet."""
+    folder.mkdir(parents=True, exist_ok=True)
+    slide = folder / f"{colour}-{side_px}.svs"
+    if not slide.exists():
+        make_slide(slide, side_px=side_px, colour=colour)
+    report = ingest_slide(IngestRequest(slide, slide.stem), Project(folder / "project"), IngestConfig())
+    return slide, report.store
+
+
+class Rounds:
+    """Contenders that read the same places in turns."""
+
+    def __init__(self, slide: Path, store: Path, side_px: int) -> None:
+        self._slide, self._store, self._side_px = slide, store, side_px
+        self._reader = StoreReader(store)
+        self._array = self._reader.levels[0].array
+        self._openslide = openslide.OpenSlide(slide)
+        with tifffile.TiffFile(slide) as tiff:
+            self._zarr = zarr.open(tiff.pages.first.aszarr(), mode="r")
+        self._random = np.random.default_rng(0)
+
+    def measure(self, num_rounds: int) -> dict[str, dict[str, object]]:
+        seconds: dict[str, list[float]] = {}
+        mpix: list[float] = []
+        for _ in range(num_rounds):
+            corners = self._new_corners(REGIONS)
+            streams = [self._streams(corner) for corner in corners]
+            mpix.append(sum(map(len, streams)) * self._array.spec.chunk_px**2 / 1e6)
+            for name, run in self._contenders(corners, streams).items():
+                seconds.setdefault(name, []).append(timed(run))
+        return self._figures(seconds, mpix)
+
+    def _contenders(self, corners: Corners, streams: list[list[bytes]]) -> dict[str, Callable[[], float | None]]:
+        """What is timed; a contender that does less, or starts its clock itself, returns its seconds for the whole."""
+        few = corners[: REGIONS // FEWER]
+        return {
+            "libjpeg": lambda: decode_all(streams),
+            "ours": lambda: self._ours(corners),
+            "openslide": lambda: FEWER * timed(lambda: self._by_openslide(few)),
+            "tifffile+zarr": lambda: FEWER * timed(lambda: self._by_tifffile(few)),
+            "libjpeg, 2 threads": lambda: in_two(decode_all, streams),
+            "ours, 2 threads": lambda: in_two(self._ours, corners),
+            "ours, one region at a time on 2 threads": lambda: self._ours(corners, threads=2),
+            "DataLoader, 2 workers": lambda: read_by_loader(self._store, corners),
+        }
+
+    def _figures(self, seconds: dict[str, list[float]], mpix: list[float]) -> dict[str, dict[str, object]]:
+        def ratio(slow: str, fast: str) -> dict[str, object]:
+            ratios = [a / b for a, b in zip(seconds[slow], seconds[fast], strict=True)]
+            return {
+                "ratio": round(statistics.median(ratios), 3),
+                "ratios": [round(r, 3) for r in sorted(ratios)],
+                "decoded_mpix_per_s": {
+                    name: round(statistics.median(m / s for m, s in zip(mpix, seconds[name], strict=True)))
+                    for name in (fast, slow)
+                },
+                "regions_per_s": round(REGIONS / statistics.median(seconds[fast]), 1),
+            }
+
+        return {
+            "ours ÷ OpenSlide, regions per second": ratio("openslide", "ours"),
+            "ours ÷ tifffile + zarr-python, regions per second": ratio("tifffile+zarr", "ours"),
+            "ours ÷ libjpeg alone, MPix/s": ratio("libjpeg", "ours"),
+            "two reader threads ÷ two libjpeg threads": ratio("libjpeg, 2 threads", "ours, 2 threads"),
+            "one reader with threads=2 ÷ two libjpeg threads": ratio(
+                "libjpeg, 2 threads", "ours, one region at a time on 2 threads"
+            ),
+            "DataLoader of 2 workers ÷ two libjpeg threads": ratio("libjpeg, 2 threads", "DataLoader, 2 workers"),
+        }
+
+    def _new_corners(self, count: int) -> Corners:
+        places = self._random.integers(0, self._side_px - SIDE_PX, (count, 2))
+        return [(int(x), int(y)) for x, y in places]
+
+    def _streams(self, corner: tuple[int, int]) -> list[bytes]:
+        t, (x, y) = self._array.spec.chunk_px, corner
+        rows, columns = range(y // t, -(-(y + SIDE_PX) // t)), range(x // t, -(-(x + SIDE_PX) // t))
+        found = (self._array.chunk(row, column) for row in rows for column in columns)
+        return [stream for stream in found if stream]
+
+    def _ours(self, corners: Corners, threads: int = 1) -> None:
+        for x, y in corners:
+            self._reader.read_region(0, x, y, SIDE_PX, SIDE_PX, threads=threads)
+
+    def _by_openslide(self, corners: Corners) -> None:
+        for corner in corners:
+            np.asarray(self._openslide.read_region(corner, 0, (SIDE_PX, SIDE_PX)).convert("RGB"))
+
+    def _by_tifffile(self, corners: Corners) -> None:
+        for x, y in corners:
+            self._zarr[y : y + SIDE_PX, x : x + SIDE_PX]
+
+
+def decode_all(streams: Sequence[Sequence[bytes]]) -> None:
+    for region in streams:
+        for stream in region:
+            imagecodecs.jpeg8_decode(stream)
+
+
+def in_two(work: Callable[[Sequence], None], items: Sequence) -> None:
+    """Half of the items on each of two threads."""
+    threads = [threading.Thread(target=work, args=(items[half::2],)) for half in (0, 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def timed(run: Callable[[], float | None]) -> float:
+    start = time.perf_counter()
+    said = run()
+    return time.perf_counter() - start if said is None else said
+
+
+class Regions(Dataset):
+    """Tiles for training, as torch's loader takes them."""
+
+    def __init__(self, store: Path, corners: Corners) -> None:
+        self._reader, self._corners = StoreReader(store), corners
+
+    def __len__(self) -> int:
+        return len(self._corners)
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        x, y = self._corners[index]
+        return torch.from_numpy(self._reader.read_region(0, x, y, SIDE_PX, SIDE_PX))
+
+
+def read_by_loader(store: Path, corners: Corners) -> float:
+    """Seconds for all tiles once both workers deliver: starting processes is not reading.
+
+    What they had ready before the clock started is not counted as read.
+    """
+    loader = DataLoader(Regions(store, corners[:PREFETCHED] + corners), batch_size=1, num_workers=2, prefetch_factor=2)
+    batches = iter(loader)
+    for _ in range(PREFETCHED):
+        next(batches)
+    start = time.perf_counter()
+    for _ in corners:
+        next(batches)
+    return (time.perf_counter() - start) * len(corners) / (len(corners) - PREFETCHED)
+
+
+def beside_tiatoolbox(python: Path, slide: Path, store: Path, side_px: int) -> dict[str, object]:
+    """Regions per second of TIAToolbox's reader and of ours on the same places, one after the other."""
+    places = np.random.default_rng(1).integers(0, side_px - SIDE_PX, (REGIONS // 2, 2)).tolist()
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump(places, file)
+        file.flush()
+        script = Path(__file__).with_name("others_read.py")
+        command = [str(python), str(script), str(slide), file.name, str(SIDE_PX)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+    theirs = json.loads(done.stdout.splitlines()[-1])
+    reader = StoreReader(store)
+    start = time.perf_counter()
+    for x, y in places:
+        reader.read_region(0, x, y, SIDE_PX, SIDE_PX)
+    seconds = time.perf_counter() - start
+    return {
+        "figure": "ours ÷ TIAToolbox's reader, regions per second",
+        "ratio": round(theirs["seconds"] / seconds, 2),
+        "regions_per_s": round(len(places) / seconds, 1),
+        "theirs": theirs,
+    }
+
+
+if __name__ == "__main__":
+    main()
