@@ -35,7 +35,7 @@ from benchmarks.make_slide import make_slide
 from pipeline.config import IngestConfig
 from pipeline.ingest.ingest import IngestRequest, ingest_slide
 from pipeline.project import Project
-from pipeline.store.codecs import ZSTD_LEVEL
+from pipeline.store.layout import ZSTD_LEVEL
 from pipeline.store.reader import LevelArray, StoreReader
 
 DECODE_SIDE_PX = 12_288

@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageCms
 
-from pipeline.store.layout import Codec
+from pipeline.store.layout import ZSTD_LEVEL, Codec
 
 Pixels = NDArray[np.uint8]
-ZSTD_LEVEL = 3
 _EOI = b"\xff\xd9"
 
 
@@ -71,7 +70,7 @@ def decode_zstd(stream: bytes, chunk_px: int) -> Pixels:
 
 
 def encode_zstd(values: NDArray[Any], *, with_checksum: bool = True) -> bytes:
-    """Lossless: the array's bytes in C order under zstd level 3."""
+    """Lossless: the array's bytes in C order under zstd."""
     if not with_checksum:
         return bytes(imagecodecs.zstd_encode(values.tobytes(), level=ZSTD_LEVEL))
     from numcodecs.zstd import compress  # only on the decode route: its import takes longer than copying a slide

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from pipeline.errors import UnreadableError
 from pipeline.files import write_bytes_atomic
-from pipeline.store.codecs import ZSTD_LEVEL, encode_zstd
-from pipeline.store.layout import LABELS, TISSUE
+from pipeline.store.codecs import encode_zstd
+from pipeline.store.layout import LABELS, TISSUE, ZSTD_LEVEL
 from pipeline.store.metadata import read_json, tissue_attributes, write_group, write_json
 
 MAX_CHUNK = 2048
