@@ -32,10 +32,14 @@ _BASE64 = re.compile(rb"[A-Za-z0-9+/]{24,}={0,2}")
 
 
 class Windows:
-    """Windows of one length, known by their hashes, to be found in other bytes."""
+    """Windows of one length, known by their hashes, to be found in other bytes.
 
-    def __init__(self, hashes: NDArray[np.uint64], length: int) -> None:
-        self._hashes, self._length = np.unique(hashes), length
+    Args:
+        step: look at every so many bytes only; enough where all windows of much longer pieces are known.
+    """
+
+    def __init__(self, hashes: NDArray[np.uint64], length: int, *, step: int = 1) -> None:
+        self._hashes, self._length, self._step = np.unique(hashes), length, step
         self._table = np.zeros(2**_TABLE_BITS, bool)
         self._table[self._hashes >> np.uint64(64 - _TABLE_BITS)] = True
 
@@ -46,20 +50,20 @@ class Windows:
         """How many windows of `content` are among these."""
         count = 0
         for start in range(0, max(0, len(content) - self._length + 1), _BLOCK):
-            hashes = _hashes(content[start : start + _BLOCK + self._length - 1], self._length)
+            hashes = _hashes(content[start : start + _BLOCK + self._length - 1], self._length, self._step)
             likely = hashes[self._table[hashes >> np.uint64(64 - _TABLE_BITS)]]
             at = np.searchsorted(self._hashes, likely)
             count += int((self._hashes[np.minimum(at, len(self._hashes) - 1)] == likely).sum())
         return count
 
 
-def _hashes(piece: bytes, length: int) -> NDArray[np.uint64]:
+def _hashes(piece: bytes, length: int, step: int = 1) -> NDArray[np.uint64]:
     """A 64-bit number per window of `length` bytes; two different windows share one by chance in 2^-64."""
     count = len(piece) - length + 1
     words = np.ndarray((len(piece) - 7,), "<u8", buffer=piece, strides=(1,))
-    mixed = np.zeros(count, np.uint64)
+    mixed = np.zeros(-(-count // step), np.uint64)
     for at in range(0, length, 8):
-        mixed ^= words[at : at + count]
+        mixed ^= words[at : at + count : step]
         mixed *= np.uint64(0x9E3779B97F4A7C15)
         mixed ^= mixed >> np.uint64(29)
     return mixed
@@ -101,7 +105,7 @@ def identity_of(slides: list[Path], words: list[str]) -> Identity:
     return Identity(
         tuple(words),
         Windows(np.setdiff1d(ours, common), STRIP_BYTES),
-        Windows(np.concatenate(pixels), PIXEL_BYTES),
+        Windows(np.concatenate(pixels), PIXEL_BYTES, step=8),
     )
 
 
