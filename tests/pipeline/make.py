@@ -161,7 +161,8 @@ def overwrite_tag(path: Path, code: int, value: int, *, page: int = 0, index: in
         tag = tiff.pages[page].tags[code]
         bytes_each = {3: 2, 4: 4, 16: 8}[int(tag.dtype)]
         at = tag.valueoffset + index * bytes_each
-    _overwrite(path, at, value.to_bytes(bytes_each, "little"))
+        byteorder = "little" if tiff.byteorder == "<" else "big"
+    _overwrite(path, at, value.to_bytes(bytes_each, byteorder))
 
 
 def overwrite_tile(path: Path, tile: int, junk: bytes, *, page: int = 0, at: int = 0) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import zlib
@@ -11,12 +12,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tifffile
+import zarr
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pipeline.ingest.ingest import IngestReport
+from pipeline.ingest.shards import halve
+from pipeline.ingest.verify import verify_store
 from pipeline.store.reader import StoreReader
 from tests.pipeline.make import halved, ingest, overwrite_tag, picture, write_pyramid
+from tests.pipeline.make_any import decoded_by_tifffile, pyramids, write_any
 
 BAND_PX = 2048
 
@@ -117,34 +122,24 @@ def test_built_levels_are_the_mean_of_two_by_two_pixels(tmp_path):
     assert np.abs(reader.read_region(1, 0, 0, 302, 201) - mean).max() <= 0.5
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    size=st.tuples(st.integers(30, 900), st.integers(30, 700)).filter(lambda wh: wh[0] != wh[1]),
-    tile_px=st.sampled_from([240, 256, 512]),
-    kind=st.sampled_from([("rgb", "444"), ("ycbcr", "444"), ("ycbcr", "422"), ("ycbcr", "420")]),
-    shared_tables=st.booleans(),
-    more_levels=st.integers(0, 3),
-    shard_px=st.sampled_from([256, 512, 4096]),
-)
-def test_any_small_pyramid_keeps_every_pixel(
-    tmp_path_factory, size, tile_px, kind, shared_tables, more_levels, shard_px
-):
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(pyramid=pyramids(), shard_px=st.sampled_from([256, 512, 4096]))
+def test_any_small_pyramid_keeps_every_pixel(tmp_path_factory, pyramid, shard_px):
     folder = tmp_path_factory.mktemp("any")
-    levels = halved(picture(*size), more_levels)
-    source = write_pyramid(
-        folder / "a.tiff",
-        levels,
-        tile_px=tile_px,
-        photometric=kind[0],
-        subsampling=kind[1],
-        shared_tables=shared_tables,
-    )
+    source = write_any(folder / "a.tiff", pyramid)
 
-    report = ingest(source, folder, shard_px=shard_px)
+    report = ingest(source, folder, shard_px=shard_px, smallest_level_px=100)
 
-    reader = StoreReader(report.store)
-    with tifffile.TiffFile(source) as tiff:
-        assert [level.route for level in report.levels] == ["pass-through"] * len(tiff.pages)
-        for level, page in enumerate(tiff.pages):
-            found = reader.read_region(level, 0, 0, page.imagewidth, page.imagelength)
-            np.testing.assert_array_equal(found, page.asarray())
+    levels, reader, plain = decoded_by_tifffile(source), StoreReader(report.store), zarr.open(report.store)
+    assert len(levels) == len(pyramid.levels())
+    wanted = "pass-through" if pyramid.passes else "decode"
+    assert [level.route for level in report.levels[: len(levels)]] == [wanted] * len(levels)
+    for level in range(len(levels), len(report.levels)):
+        assert report.levels[level].route == "built"
+        levels.append(halve(levels[-1]))
+    for level, pixels in enumerate(levels):
+        height, width = pixels.shape[:2]
+        np.testing.assert_array_equal(reader.read_region(level, 0, 0, width, height), pixels)
+        np.testing.assert_array_equal(np.moveaxis(plain[f"0/{level}"][:], 0, -1), pixels)
+    verify_store(report.store, source=source)
+    shutil.rmtree(folder)

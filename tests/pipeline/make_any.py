@@ -1,0 +1,128 @@
+"""Pyramids of any kind that a scanner may write: encodings, tile sizes, byte orders, tiles left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import imagecodecs
+import numpy as np
+import tifffile
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from tests.pipeline.make import APERIO, MPP0, PHOTOMETRIC, Pixels, overwrite_tag, picture
+
+JPEG_2000, APERIO_JPEG_2000 = 34712, 33005
+OFFSETS, BYTE_COUNTS = 324, 325
+LOSSLESS = ("lzw", "deflate", "zstd")
+
+
+@dataclass(frozen=True)
+class Pyramid:
+    """What to write."""
+
+    size_wh: tuple[int, int]
+    factors: tuple[int, ...]
+    """How many times smaller each further level is than the one before."""
+    tile_px: int
+    coding: tuple[str, str, str] | int | str
+    """("jpeg", photometric, subsampling), a TIFF compression of JPEG 2000, or the name of a lossless one."""
+    byteorder: str
+    bigtiff: bool
+    left_out: float
+    """Share of tiles with byte count 0."""
+    seed: int
+
+    @property
+    def passes(self) -> bool:
+        return self.coding not in LOSSLESS
+
+    def levels(self) -> list[Pixels]:
+        """Pixels of the levels; none is as wide as the one before."""
+        levels = [picture(*self.size_wh, self.seed)]
+        for factor in self.factors:
+            smaller = np.ascontiguousarray(levels[-1][::factor, ::factor])
+            if smaller.shape[1] < levels[-1].shape[1]:
+                levels.append(smaller)
+        return levels
+
+
+def pyramids() -> st.SearchStrategy[Pyramid]:
+    jpeg = [
+        ("jpeg", "rgb", "444"), ("jpeg", "ycbcr", "444"), ("jpeg", "ycbcr", "422"), ("jpeg", "ycbcr", "420")
+    ]  # fmt: skip
+    return st.builds(
+        Pyramid,
+        size_wh=st.tuples(st.integers(30, 900), st.integers(30, 700)).filter(lambda wh: wh[0] != wh[1]),
+        factors=st.lists(st.sampled_from([2, 4]), max_size=5).map(tuple),
+        tile_px=st.sampled_from([240, 256, 512]),
+        coding=st.sampled_from([*jpeg, *jpeg, JPEG_2000, APERIO_JPEG_2000, *LOSSLESS]),
+        byteorder=st.sampled_from("<>"),
+        bigtiff=st.booleans(),
+        left_out=st.sampled_from([0.0, 0.0, 0.3, 1.0]),
+        seed=st.integers(0, 5),
+    )
+
+
+def write_any(path: Path, pyramid: Pyramid) -> Path:
+    random = np.random.default_rng(pyramid.seed)
+    coding, levels, t = pyramid.coding, pyramid.levels(), pyramid.tile_px
+    compression = "jpeg" if isinstance(coding, tuple) else coding
+    width, height = pyramid.size_wh
+    options: dict[str, object] = {}
+    if compression == APERIO_JPEG_2000:
+        options["description"] = APERIO.format(width=width, height=height)
+    with tifffile.TiffWriter(path, byteorder=pyramid.byteorder, bigtiff=pyramid.bigtiff) as tiff:
+        for number, pixels in enumerate(levels):
+            tiles = (_encoded(tile, coding) for tile in _cut(pixels, t))
+            scale = 1e4 / MPP0 * pixels.shape[1] / width
+            tiff.write(
+                tiles, shape=pixels.shape, dtype=np.uint8, tile=(t, t), photometric="rgb", compression=compression,
+                subfiletype=1 if number else 0, metadata=None, resolution=(scale, scale), resolutionunit="CENTIMETER",
+                **options,
+            )  # fmt: skip
+    if isinstance(coding, tuple):  # whatever is asked for, tifffile says YCbCr
+        for page in range(len(levels)):
+            overwrite_tag(path, PHOTOMETRIC, {"rgb": 2, "ycbcr": 6}[coding[1]], page=page)
+    for page, pixels in enumerate(levels):
+        num_tiles = -(-pixels.shape[0] // t) * -(-pixels.shape[1] // t)
+        for tile in np.flatnonzero(random.random(num_tiles) < pyramid.left_out):
+            for tag in (OFFSETS, BYTE_COUNTS):
+                overwrite_tag(path, tag, 0, page=page, index=int(tile))
+    return path
+
+
+def decoded_by_tifffile(path: Path) -> list[NDArray[np.uint8]]:
+    """Pixels of all pages; white, not tifffile's black, where a tile is left out."""
+    found = []
+    with tifffile.TiffFile(path) as tiff:
+        for page in tiff.pages:
+            pixels, columns = page.asarray(), -(-page.imagewidth // page.tilewidth)
+            for tile in np.flatnonzero(np.asarray(page.databytecounts) == 0):
+                y, x = (int(at) * page.tilewidth for at in divmod(tile, columns))
+                pixels[y : y + page.tilewidth, x : x + page.tilewidth] = 255
+            found.append(pixels)
+    return found
+
+
+def _cut(pixels: Pixels, tile_px: int) -> Iterator[Pixels]:
+    """Full tiles; those at the right and bottom are filled up with grey."""
+    for y in range(0, pixels.shape[0], tile_px):
+        for x in range(0, pixels.shape[1], tile_px):
+            tile = np.full((tile_px, tile_px, 3), 128, np.uint8)
+            part = pixels[y : y + tile_px, x : x + tile_px]
+            tile[: part.shape[0], : part.shape[1]] = part
+            yield tile
+
+
+def _encoded(tile: Pixels, coding: tuple[str, str, str] | int | str) -> bytes | Pixels:
+    if coding in LOSSLESS:
+        return tile
+    if isinstance(coding, int):
+        return bytes(imagecodecs.jpeg2k_encode(tile, codecformat="j2k", mct=False, reversible=True, level=0))
+    _, photometric, subsampling = coding
+    if photometric == "rgb":
+        return bytes(imagecodecs.jpeg8_encode(tile, level=85, colorspace="RGB", outcolorspace="RGB"))
+    return bytes(imagecodecs.jpeg8_encode(tile, level=85, subsampling=subsampling))

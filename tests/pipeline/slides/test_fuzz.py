@@ -1,0 +1,16 @@
+"""A bounded corpus of damaged slide files; `make fuzz` has no end."""
+
+from __future__ import annotations
+
+from tests.pipeline.slides.fuzz import run
+
+CASES = 150
+
+
+def test_damaged_files_end_in_the_right_pixels_or_in_one_clear_error(tmp_path):
+    """No crash, hang or memory blow-up either, and nothing left behind: see `fuzz.py`."""
+    findings = run(tmp_path, seed=0, cases=CASES)
+
+    assert findings.wrong == []
+    assert findings.outcomes.total() == CASES
+    assert CASES // 10 < findings.outcomes["done"] < CASES * 2 // 3, findings
