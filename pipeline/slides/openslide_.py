@@ -13,15 +13,20 @@ from pathlib import Path
 
 import numpy as np
 import openslide
-from PIL import Image
+from PIL import Image, ImageCms
 
-from pipeline.errors import CorruptTileError, NotBrightfieldRgbError, UnreadableError
+from pipeline.errors import ClaimsTooMuchError, CorruptTileError, NotBrightfieldRgbError, UnreadableError
+from pipeline.slides.limits import MAX_UNPACK_RATIO, SMALL_CLAIM_BYTES
 from pipeline.slides.openslide_properties import bounds_px0, mpp_of, positive, product_name, tile_side_px
 from pipeline.slides.slide import EncodedLevel, Pixels, SlideInfo, level_size
+from pipeline.slides.tiff_walk import tags_fit
+from pipeline.slides.vendor_claims import check_claims
 from pipeline.slides.vendor_files import Box, companion_files, scn_areas
 
 _PIECE_PX = 2048
 """Largest side read at once: a region's memory is its own and one piece's (16 MiB). OpenSlide itself cuts at 4096."""
+_MAX_FRAME_PX = 10**12
+"""A whole glass slide at 0.1 µm/px has a fifth of it."""
 _MAX_OFFSET_PX = 1e-3
 """Cairo, which lays out OpenSlide's tiles, counts in 1/256 px."""
 _MARGIN_PX = 2
@@ -29,7 +34,9 @@ _MARGIN_PX = 2
 
 
 def detect_vendor(path: Path) -> str | None:
-    """OpenSlide's name for the file's family, None when it does not know it."""
+    """OpenSlide's name for the file's family, None when it does not know it or must not see it."""
+    if not tags_fit(path):
+        return None
     try:
         vendor: str | None = openslide.OpenSlide.detect_format(str(path))
     except openslide.OpenSlideError:
@@ -55,6 +62,7 @@ class OpenSlideSlide:
 
     def __init__(self, path: Path, *, every_level: bool = False) -> None:
         self._name = path.name
+        check_claims(path, detect_vendor(path) or "")
         self._handle = _Handle(path)
         try:
             properties = self._handle.slide.properties
@@ -63,10 +71,12 @@ class OpenSlideSlide:
                 # OpenSlide would show three of its channels as red, green and blue.
                 raise _not_rgb(self._name, "fluorescence (3DHISTECH's SLIDE_TYPE_FLUORESCENCE)")
             self.files = companion_files(path, vendor)
+            self.openslide_file: Path | None = path
             self._scn_areas = scn_areas(path) if vendor == "leica" else []
             self._steps = self._handle.slide.level_downsamples
             self._source_levels = self._usable_levels(every_level)
             self.info = self._read_info(vendor, properties)
+            self._check_claim()
         except BaseException:
             self._handle.close()
             raise
@@ -96,6 +106,17 @@ class OpenSlideSlide:
             associated=tuple(slide.associated_images),
             bounds_px0=bounds_px0(properties, (width_px0, height_px0)),
         )
+
+    def _check_claim(self) -> None:
+        finest, num_bytes = self.info.levels[0], sum(file.stat().st_size for file in self.files)
+        _, _, width, height = self.info.bounds_px0 or (0, 0, finest.width_px, finest.height_px)
+        too_dense = 3 * width * height > max(SMALL_CLAIM_BYTES, MAX_UNPACK_RATIO * num_bytes)
+        if too_dense or finest.width_px * finest.height_px > _MAX_FRAME_PX:
+            raise ClaimsTooMuchError(
+                f"{self._name}: claims {width}×{height} px scanned of {finest.width_px}×{finest.height_px} px in "
+                f"{num_bytes} bytes; at most {MAX_UNPACK_RATIO} to 1 and {_MAX_FRAME_PX:.0e} px are read. "
+                "The header is damaged."
+            )
 
     def read_region(self, level: int, x_px: int, y_px: int, width_px: int, height_px: int) -> Pixels:
         box = (x_px, y_px, width_px, height_px)
@@ -250,7 +271,10 @@ def _on_white(rgba: Image.Image) -> Pixels | None:
 
 
 def _icc(slide: openslide.OpenSlide) -> bytes | None:
-    profile = slide.color_profile
+    try:
+        profile = slide.color_profile
+    except (ImageCms.PyCMSError, openslide.OpenSlideError):  # a damaged profile: the pixels are there all the same
+        return None
     return None if profile is None else bytes(profile.tobytes())
 
 
@@ -263,6 +287,8 @@ class SecondDecoder:
     @classmethod
     def for_level_sizes(cls, path: Path, sizes_wh: list[tuple[int, int]]) -> SecondDecoder | None:
         """A decoder when OpenSlide opens the file and sees the same level sizes, else None."""
+        if not tags_fit(path):
+            return None
         try:
             decoder = cls(path)
         except openslide.OpenSlideError:

@@ -9,11 +9,10 @@ import tifffile
 
 from pipeline.errors import UnreadableError
 from pipeline.slides.tiff_ import TIFF_ERRORS
+from pipeline.slides.vendor_claims import read_ini
 
 Box = tuple[int, int, int, int]
 """x, y, width, height in one level's pixels."""
-
-_MAX_INI_BYTES = 2**20
 
 
 def companion_files(path: Path, vendor: str) -> tuple[Path, ...]:
@@ -30,9 +29,7 @@ def companion_files(path: Path, vendor: str) -> tuple[Path, ...]:
 
 
 def _named_in_ini(path: Path) -> set[Path]:
-    with path.open("rb") as stream:
-        text = stream.read(_MAX_INI_BYTES).decode("utf-8", "replace")
-    values = (line.partition("=")[2].strip() for line in text.splitlines())
+    values = (line.partition("=")[2].strip() for line in read_ini(path).splitlines())
     beside = (path.parent / value for value in values if value and Path(value).name == value)
     return {file for file in beside if file.is_file()}
 
@@ -49,7 +46,7 @@ def scn_areas(path: Path) -> list[list[Box]]:
         if collection is None:
             raise ValueError("no collection")
         images = [_scn_image(image, collection) for image in collection.findall("{*}image")]
-    except (ElementTree.ParseError, *TIFF_ERRORS) as error:
+    except TIFF_ERRORS as error:
         raise UnreadableError(
             f"{path.name}: its Leica description cannot be read ({type(error).__name__}: {error}). "
             "The file is damaged; copy it again."

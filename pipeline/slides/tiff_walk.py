@@ -1,0 +1,78 @@
+"""A first look at a TIFF's tags that trusts nothing: OpenSlide ends the process on one that claims too many values."""
+
+from __future__ import annotations
+
+import os
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+_TYPE_BYTES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 1, 7: 1, 8: 2, 9: 4, 10: 8, 11: 4, 12: 8, 13: 4, 16: 8, 17: 8, 18: 8}
+_MAX_PAGES = 10_000
+_HARMLESS_BYTES = 256 * 2**20
+"""A claim this small can be allocated; that it is false comes out when it is read."""
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """How pages are written: number of tags, one tag, offset of the next page (TIFF 6.0, BigTIFF, NDPI)."""
+
+    order: str
+    num_tags: str
+    tag: str
+    offset: str
+
+    def read(self, descriptor: int, at: int, fields: str) -> tuple[int, ...] | None:
+        """Numbers at a position; None behind the end of the file."""
+        size = struct.calcsize(self.order + fields)
+        try:
+            data = os.pread(descriptor, size, at) if 0 <= at < 2**63 else b""
+        except OSError:
+            return None
+        return struct.unpack(self.order + fields, data) if len(data) == size else None
+
+
+def tags_fit(path: Path) -> bool:
+    """Whether no tag of a TIFF claims far more bytes than the file has; True for what is no TIFF."""
+    with path.open("rb") as stream:
+        descriptor = stream.fileno()
+        allowed = max(os.fstat(descriptor).st_size, _HARMLESS_BYTES)
+        layout = _layout(os.pread(descriptor, 4, 0), is_ndpi=path.suffix.lower() == ".ndpi")
+        if layout is None:
+            return True
+        at = layout.read(descriptor, 8 if layout.num_tags == "Q" else 4, layout.offset)
+        seen: set[int] = set()
+        while at and at[0] and at[0] not in seen and len(seen) < _MAX_PAGES:
+            seen.add(at[0])
+            found = layout.read(descriptor, at[0], layout.num_tags)
+            start = at[0] + struct.calcsize(layout.order + layout.num_tags)
+            tag_bytes = struct.calcsize(layout.order + layout.tag)
+            if found is None:
+                break
+            if found[0] * tag_bytes > allowed or not _page_fits(layout, descriptor, start, found[0], allowed):
+                return False
+            at = layout.read(descriptor, start + found[0] * tag_bytes, layout.offset)
+    return True
+
+
+def _layout(head: bytes, *, is_ndpi: bool) -> _Layout | None:
+    order = {b"II": "<", b"MM": ">"}.get(head[:2])
+    if order is None or len(head) < 4:
+        return None
+    (version,) = struct.unpack(order + "H", head[2:])
+    if version == 43:
+        return _Layout(order, "Q", "HHQQ", "Q")
+    # NDPI is classic TIFF with pages linked by eight bytes, so that a file may be larger than 4 GiB.
+    return _Layout(order, "H", "HHII", "Q" if is_ndpi else "I") if version == 42 else None
+
+
+def _page_fits(layout: _Layout, descriptor: int, start: int, num_tags: int, allowed_bytes: int) -> bool:
+    tag_bytes = struct.calcsize(layout.order + layout.tag)
+    for index in range(num_tags):
+        tag = layout.read(descriptor, start + index * tag_bytes, layout.tag)
+        if tag is None:
+            break
+        _, kind, count, _ = tag
+        if count * _TYPE_BYTES.get(kind, 1) > allowed_bytes:
+            return False
+    return True

@@ -1,0 +1,107 @@
+"""Numbers in a maker's headers that must be checked before OpenSlide sees them.
+
+OpenSlide allocates for every tile that a header claims, and ends the process where that fails: no error can be caught.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import tifffile
+
+from pipeline.errors import ClaimsTooMuchError, UnreadableError
+from pipeline.slides.limits import MAX_TILE_BYTES, MAX_UNPACK_RATIO, SMALL_CLAIM_BYTES
+from pipeline.slides.tiff_ import TIFF_ERRORS
+from pipeline.slides.tiff_checks import has_plain_sizes
+
+MAX_INI_BYTES = 2**20
+_MAX_TILES = 20_000_000
+"""A whole glass slide at 0.1 µm/px in images of 128 px has half as many."""
+_XML_PACKET = 700
+_TIFF_VENDORS = ("aperio", "generic-tiff", "hamamatsu", "leica", "philips", "trestle", "ventana")
+
+
+def check_claims(path: Path, vendor: str) -> None:
+    """Refuse headers that claim more tiles or pixels than any slide has.
+
+    Raises:
+        ClaimsTooMuchError: they do.
+        UnreadableError: the header cannot be read at all.
+    """
+    if vendor == "mirax":
+        ini = path.with_suffix("") / "Slidedat.ini"
+        if ini.is_file():
+            _check_grid(path.name, ini, ("IMAGENUMBER_X", "IMAGENUMBER_Y"), ("DIGITIZER_WIDTH", "DIGITIZER_HEIGHT"))
+    elif path.suffix.lower() in (".vms", ".vmu"):
+        _check_grid(path.name, path, ("NoJpegColumns", "NoJpegRows"), ("NoLayers",))
+    elif vendor in _TIFF_VENDORS:
+        _check_pages(path)
+
+
+def read_ini(path: Path) -> str:
+    """Text of a small file of settings."""
+    with path.open("rb") as stream:
+        return stream.read(MAX_INI_BYTES).decode("utf-8", "replace")
+
+
+def _check_grid(name: str, ini: Path, counts: tuple[str, ...], sides: tuple[str, ...]) -> None:
+    text = read_ini(ini)
+    tiles, tile_bytes = 1, 4
+    for key in counts:
+        tiles *= _largest(text, rf"{key}\s*=\s*")
+    for key in sides:
+        tile_bytes *= _largest(text, rf"{key}\s*=\s*")
+    if tiles > _MAX_TILES or tile_bytes > MAX_TILE_BYTES:
+        raise _too_much(name, f"{tiles} images of {tile_bytes} bytes each")
+
+
+def _largest(text: str, before: str) -> int:
+    """The largest whole number after a pattern; 1 without any."""
+    # Longer ones than 20 digits are no numbers for OpenSlide either.
+    return max((int(digits[:20]) for digits in re.findall(rf"{before}[\"']?\+?([0-9]+)", text)), default=1)
+
+
+def _check_pages(path: Path) -> None:
+    allowed = max(SMALL_CLAIM_BYTES, MAX_UNPACK_RATIO * path.stat().st_size)
+    try:
+        with tifffile.TiffFile(path) as tiff:
+            for number, listed in enumerate(tiff.pages):
+                page = listed.aspage()
+                if not has_plain_sizes(page):
+                    raise UnreadableError(f"{path.name}: a size on page {number} holds several numbers. Copy it again.")
+                if page.imagewidth * page.imagelength * 3 > allowed:
+                    raise _too_much(path.name, f"{page.imagewidth}×{page.imagelength} px on page {number}")
+                if page.is_tiled:
+                    _check_tiles(page, allowed, f"{path.name}: page {number}")
+                _check_areas(path.name, page)
+    except TIFF_ERRORS as error:
+        raise UnreadableError(
+            f"{path.name}: its tags cannot be read ({type(error).__name__}: {error}). Copy the file again."
+        ) from error
+
+
+def _check_tiles(page: tifffile.TiffPage, allowed_bytes: int, where: str) -> None:
+    """A list that is damaged libtiff reads as far as it goes, and OpenSlide allocates what it finds there."""
+    num_tiles = -(-page.imagewidth // max(1, page.tilewidth)) * -(-page.imagelength // max(1, page.tilelength))
+    if len(page.databytecounts) < num_tiles or len(page.dataoffsets) < num_tiles:
+        raise UnreadableError(
+            f"{where} lists {len(page.databytecounts)} of {num_tiles} tiles. The file is damaged; copy it again."
+        )
+    if max(page.databytecounts, default=0) > allowed_bytes:
+        raise _too_much(where, f"a tile of {max(page.databytecounts)} bytes")
+
+
+def _check_areas(name: str, page: tifffile.TiffPage) -> None:
+    """Ventana says in XML how many tiles an area has."""
+    packet = page.tags.get(_XML_PACKET)
+    if packet is None:
+        return
+    text = bytes(packet.value).decode("utf-8", "replace") if not isinstance(packet.value, str) else packet.value
+    tiles = _largest(text, r"NumRows\s*=\s*") * _largest(text, r"NumCols\s*=\s*")
+    if tiles > _MAX_TILES:
+        raise _too_much(name, f"{tiles} tiles in one area")
+
+
+def _too_much(name: str, what: str) -> ClaimsTooMuchError:
+    return ClaimsTooMuchError(f"{name}: claims {what}, more than a slide can have. The header is damaged.")
