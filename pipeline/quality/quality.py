@@ -86,7 +86,7 @@ def check_quality(
 def _check(
     reader: StoreReader, config: QualityConfig, made_from: dict[str, Any], picture: Path, advance: Advance
 ) -> dict[str, Any]:
-    grid = quality_grid(reader, config)
+    grid = quality_grid(reader.size_wh_px0, reader.mpp0, config)
     mask_yx, mask_mpp = read_tissue(reader.path)
     tissue = tissue_on(grid, mask_yx, mask_mpp / reader.mpp0)
     cell_tissue = _per_cell(tissue, grid)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from pipeline.store.reader import StoreReader
 
 BLOCK_PX = 1024
 OVERVIEW_UM = 8.0
+MAX_OVERVIEW_PX = 16e6
 MAX_JOBS = 4
 """Blocks in work at a time."""
 
@@ -61,13 +63,17 @@ class QualityGrid:
         return self.rows * self.cell_side, self.columns * self.cell_side
 
 
-def quality_grid(reader: StoreReader, config: QualityConfig) -> QualityGrid:
-    """Steps nearest to the resolution, the overview of 8 µm and the cell that are asked for."""
-    downsample = max(1, round(config.mpp / reader.mpp0))
-    mpp = reader.mpp0 * downsample
-    shrink = max(1, round(OVERVIEW_UM / mpp))
+def quality_grid(size_wh_px0: tuple[int, int], mpp0: float, config: QualityConfig) -> QualityGrid:
+    """Steps nearest to the resolution, the overview of 8 µm and the cell that are asked for.
+
+    The overview of a very large slide is coarser: it is what is kept of the whole slide in memory.
+    """
+    downsample = max(1, round(config.mpp / mpp0))
+    mpp = mpp0 * downsample
+    working_px = size_wh_px0[0] * size_wh_px0[1] / downsample**2
+    shrink = max(1, round(OVERVIEW_UM / mpp), math.ceil(math.sqrt(working_px / MAX_OVERVIEW_PX)))
     cell_side = max(1, round(config.cell_um / (mpp * shrink)))
-    return QualityGrid(reader.size_wh_px0, downsample, shrink, cell_side, mpp)
+    return QualityGrid(size_wh_px0, downsample, shrink, cell_side, mpp)
 
 
 def tissue_on(grid: QualityGrid, mask_yx: NDArray[np.uint8], mask_px0: float) -> NDArray[np.bool_]:

@@ -41,13 +41,13 @@ def write_thumbnail(path: Path, reader: StoreReader, quality: Quality, summary: 
     mask_yx, mask_mpp = read_tissue(reader.path)
     shrink = max(1.0, max(mask_yx.shape) / THUMBNAIL_PX)
     height, width = (max(2, round(n / shrink)) for n in mask_yx.shape)
-    covered = cv2.resize(mask_yx.astype(np.float32), (width, height), interpolation=cv2.INTER_AREA)
-    if covered.min() < 0.5 < covered.max():
+    covered = cv2.resize(mask_yx * np.uint8(255), (width, height), interpolation=cv2.INTER_AREA)
+    if covered.min() < 128 <= covered.max():
         rows, columns = (
             (np.arange(n) + 0.5) * mask_mpp / reader.mpp0 * whole / n
             for n, whole in zip((height, width), mask_yx.shape, strict=True)
         )
-        axes.contour(columns, rows, covered, levels=[0.5], colors=TISSUE_COLOUR, linewidths=0.7)
+        axes.contour(columns, rows, covered, levels=[127.5], colors=TISSUE_COLOUR, linewidths=0.7)
     handles: list[Patch | Line2D] = [Line2D([], [], color=TISSUE_COLOUR, linewidth=1, label="tissue")]
     _, rows_c, columns_c = quality.scores_cyx.shape
     extent = (0, columns_c * quality.cell_px0, rows_c * quality.cell_px0, 0)

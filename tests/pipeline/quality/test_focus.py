@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
 
+from pipeline.config import QualityConfig
 from pipeline.quality.focus import blur_score, edge_energies
-from pipeline.quality.scan import QualityGrid, tissue_on
+from pipeline.quality.scan import MAX_OVERVIEW_PX, QualityGrid, quality_grid, tissue_on
 from tests.pipeline.quality.planted import blur, real_tissue
 
 
@@ -56,3 +57,18 @@ def test_the_tissue_mask_is_read_at_the_overviews_pixels():
     assert (grid.rows, grid.columns, grid.cell_px0) == (6, 8, 128)
     assert tissue[10:20, 40:62].all()
     assert tissue.sum() == 10 * 22  # the slide is 62.5 overview pixels wide: the 63rd has its centre outside
+
+
+@pytest.mark.parametrize("mpp0", [0.1, 0.25, 0.5, 1.0, 8.0])
+def test_what_is_kept_of_a_slide_in_memory_is_bounded(mpp0):
+    grid = quality_grid((200_000, 150_000), mpp0, QualityConfig())
+    rows, columns = grid.overview_hw
+
+    assert rows * columns < 1.05 * MAX_OVERVIEW_PX
+    assert grid.cell_px0 * columns // grid.cell_side >= 200_000
+
+
+def test_a_slide_of_usual_size_is_looked_at_as_the_settings_say():
+    grid = quality_grid((100_000, 80_000), 0.25, QualityConfig())
+
+    assert (grid.mpp, grid.overview_mpp, grid.cell_px0 * 0.25) == (1.0, 8.0, 64.0)
