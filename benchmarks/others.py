@@ -1,0 +1,144 @@
+"""Other projects' readers beside ours: each in an environment of its own, with exact versions.
+
+    .venv/bin/python -m benchmarks.others [--folder /tmp/gemslide-others]
+
+TIAToolbox declares 41 packages, among them jupyterlab, transformers and torchvision; its reader imports half of them. So
+others_tiatoolbox.txt names those, and torch, imported but not used for reading, is linked in from our environment
+instead of being fetched a second time (ours may be newer than TIAToolbox's bound). wsidicomizer is installed whole; it
+needs the system's libturbojpeg, which is unpacked into the folder on Debian where it is missing, without root. 1.4 GB
+and five minutes, once.
+
+What was installed, or why not (command and last line of error), is in FOLDER/others.json. Benchmarks call `read` and
+`convert`; each gives the JSON line of a run, or a reason in words.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from ctypes.util import find_library
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+FOLDER = Path("/tmp/gemslide-others")
+HOMES = {
+    "tiatoolbox": "tiatoolbox",
+    "tiatoolbox-tiff": "tiatoolbox",
+    "wsidicomizer": "wsidicomizer",
+    "wsidicom": "wsidicomizer",
+}
+"""Which environment a reader of others_read.py lives in."""
+IMPORTS = {"tiatoolbox": "tiatoolbox.wsicore.wsireader", "wsidicomizer": "wsidicomizer"}
+TORCH_FOLDERS = ("torch", "torchgen", "functorch", "nvidia", "triton")
+
+
+class InstallError(RuntimeError):
+    """A command failed: the command and the last line that it said."""
+
+
+def read(
+    reader: str, slide: Path, positions: Path, *, folder: Path = FOLDER, cores: int | None = None
+) -> dict[str, Any] | str:
+    """Time `reader` on the regions of a positions file (see others_read.py); a reason where it cannot."""
+    arguments = [reader, str(slide), str(positions), *(("--cores", str(cores)) if cores else ())]
+    return _run("others_read.py", HOMES[reader], arguments, folder)
+
+
+def convert(slide: Path, output: Path, *, folder: Path = FOLDER, workers: int = 2) -> dict[str, Any] | str:
+    """Time wsidicomizer from slide to DICOM folder `output`, which must not exist; a reason where it cannot."""
+    return _run("others_ingest.py", "wsidicomizer", [str(slide), str(output), "--workers", str(workers)], folder)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--folder", type=Path, default=FOLDER)
+    folder = parser.parse_args().folder.absolute()
+    folder.mkdir(parents=True, exist_ok=True)
+    installed = {name: _install(name, folder) for name in IMPORTS}
+    (folder / "others.json").write_text(json.dumps(installed, indent=1) + "\n")
+    for name, state in installed.items():
+        print(name, state.get("reason") or "is installed: " + state["python"])
+
+
+def _run(script: str, home: str, arguments: list[str], folder: Path) -> dict[str, Any] | str:
+    state_file = folder / "others.json"
+    if not state_file.exists():
+        return f"not installed: no {state_file} (python -m benchmarks.others --folder {folder})"
+    state = json.loads(state_file.read_text())[home]
+    if "reason" in state:
+        return f"not installed: {state['reason']}"
+    # -I: neither our folder nor PYTHONPATH may reach into the other environment.
+    command = [state["python"], "-I", str(HERE / script), *arguments]
+    run = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **state["environment"]})
+    if run.returncode:
+        return f"failed: {_last_line(run.stderr)}"
+    line: dict[str, Any] = json.loads(run.stdout.strip().splitlines()[-1])
+    return line
+
+
+def _install(name: str, folder: Path) -> dict[str, Any]:
+    """{python, environment} of the finished environment, or {reason}."""
+    python = folder / name / "bin" / "python"
+    environment: dict[str, str] = {}
+    try:
+        _command(sys.executable, "-m", "venv", str(folder / name))
+        pip = (str(python), "-m", "pip", "--disable-pip-version-check", "install", "--quiet")
+        # The list is complete: --no-deps keeps pip from adding what only the rest of the package needs.
+        _command(*pip, "--no-deps", "-r", str(HERE / f"others_{name}.txt"))
+        if name == "tiatoolbox":
+            _link_torch(folder / name)
+        else:
+            environment = _turbojpeg(folder / "libturbojpeg")
+        _command(str(python), "-I", "-c", f"import {IMPORTS[name]}", environment=environment)
+    except InstallError as error:
+        return {"reason": str(error)}
+    return {"python": str(python), "environment": environment}
+
+
+def _link_torch(home: Path) -> None:
+    """Our torch, and nothing else of our environment, seen from the other one."""
+    found = importlib.util.find_spec("torch")
+    if found is None or found.origin is None:
+        raise InstallError("import torch: not found in our environment; TIAToolbox's reader imports it")
+    ours = Path(found.origin).parents[1]
+    theirs = next((home / "lib").glob("python*/site-packages"))
+    for name in TORCH_FOLDERS:
+        link = theirs / name
+        if (ours / name).exists() and not link.is_symlink():
+            link.symlink_to(ours / name, target_is_directory=True)
+
+
+def _turbojpeg(folder: Path) -> dict[str, str]:
+    """Environment in which opentile finds libturbojpeg; unpacked from Debian's package where the system has none."""
+    if find_library("turbojpeg"):
+        return {}
+    folder.mkdir(exist_ok=True)
+    if not list(folder.glob("*.deb")):
+        _command("apt-get", "download", "libturbojpeg0", cwd=folder)
+    package = next(folder.glob("*.deb"))
+    _command("dpkg", "-x", str(package), str(folder))
+    return {"TURBOJPEG": str(next(folder.glob("usr/lib/*/libturbojpeg.so.0")))}
+
+
+def _command(*words: str, cwd: Path | None = None, environment: dict[str, str] | None = None) -> None:
+    shown = " ".join(words)
+    try:
+        run = subprocess.run(words, capture_output=True, text=True, cwd=cwd, env={**os.environ, **(environment or {})})
+    except FileNotFoundError:
+        raise InstallError(f"{shown}: no such command on this machine") from None
+    if run.returncode:
+        raise InstallError(f"{shown}: {_last_line(run.stderr or run.stdout)}")
+
+
+def _last_line(said: str) -> str:
+    lines = [line for line in said.splitlines() if line.strip()]
+    return lines[-1].strip() if lines else "it said nothing"
+
+
+if __name__ == "__main__":
+    main()
