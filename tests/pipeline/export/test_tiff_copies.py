@@ -225,3 +225,21 @@ def test_an_exported_jpeg_2000_slide_is_ingested_again(copies, j2k_store, tmp_pa
     assert report.levels[0].route == "pass-through"
     for level in range(2):
         assert np.array_equal(planes(after, level), planes(before, level)), level
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(
+    ("slide", "copied"),
+    [
+        ("Dana-Farber-AIOS+pathml/tests/testdata/small_HE.svs", "JPEG tiles as stored"),
+        ("BhavyaKohli+MoNuSAC-Instance-Segmentation/code/sample_original/A9K0_1.svs", "JPEG 2000 tiles as stored"),
+    ],
+)
+def test_a_real_slide_goes_to_ome_tiff_with_the_pixels_of_its_file(real_slides, tmp_path, slide, copied):
+    store = ingest(real_slides / slide, tmp_path).store
+
+    report = export_slide(ExportRequest(store, tmp_path / "c.ome.tiff", "ome-tiff"))
+
+    assert report.how["0"] == copied
+    expected = tifffile.imread(real_slides / slide, key=0)
+    assert np.array_equal(tifffile.imread(tmp_path / "c.ome.tiff", key=0), expected)
