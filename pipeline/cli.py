@@ -115,7 +115,6 @@ def ingest(
     project: ProjectOption = HERE,
     mpp: Annotated[float | None, typer.Option(help="Microns per level-0 pixel; overrides the file.")] = None,
     keep_label: Annotated[bool, typer.Option("--keep-label", help="Keep the label image: it can name people.")] = False,
-    keep_macro: Annotated[bool, typer.Option("--keep-macro", help="Keep the macro: it can show the label.")] = False,
     series: SeriesOption = None,
     workers: Annotated[int, typer.Option(min=1, help="Slides at a time; each takes up to 400 MB.")] = 2,
     as_json: JsonOption = False,
@@ -123,8 +122,15 @@ def ingest(
     """Turn slides into stores. Finished slides are skipped; labels and macros are dropped unless asked for."""
     from pipeline.verbs.ingest import run_ingest
 
-    keep = tuple(name for name, wanted in (("label", keep_label), ("macro", keep_macro)) if wanted)
-    run_ingest(sources, project, mpp=mpp, series=series, keep=keep, workers=workers, as_json=as_json)
+    run_ingest(
+        sources,
+        project,
+        mpp=mpp,
+        series=series,
+        keep=("label",) if keep_label else (),
+        workers=workers,
+        as_json=as_json,
+    )
 
 
 @cli.command()

@@ -21,6 +21,7 @@ from tests.contracts.test_folder_rules import ROOT
 from training.config import ParallelConfig, Recipe
 
 CODES = {
+    "damaged_store",
     "missing_mpp",
     "unreadable",
     "corrupt_tile",

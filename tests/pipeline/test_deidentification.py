@@ -174,7 +174,9 @@ def test_labels_are_in_the_store_when_asked_for_and_it_says_so(gemslide, pseudon
 
 def test_macros_are_in_the_store_when_asked_for(gemslide, sources, identity, tmp_path):
     (tmp_path / "S-1.svs").symlink_to(sources / "small_HE.svs")
-    done = gemslide("ingest", tmp_path / "S-1.svs", "--project", tmp_path / "p", "--keep-macro")
+    (tmp_path / "p").mkdir()
+    (tmp_path / "p/gemslide.toml").write_text('[ingest]\nkeep_associated = ["macro"]\n')
+    done = gemslide("ingest", tmp_path / "S-1.svs", "--project", tmp_path / "p")
 
     assert done.code == 0, done.err
     store = tmp_path / "p/slides/S-1.ome.zarr"

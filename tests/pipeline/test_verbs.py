@@ -32,7 +32,7 @@ def test_the_verbs_are_those_of_the_contract_and_have_at_most_six_options():
 
     assert set(found) == {
         "doctor", "info", "cohort init", "cohort check", "cohort pseudonymize", "annotations check", "annotations convert",
-        "ingest", "tile", "plan", "train", "infer", "evaluate", "export", "demo",
+        "ingest", "verify", "quality", "tile", "plan", "train", "infer", "evaluate", "export", "demo",
     }  # fmt: skip
     for name, command in found.items():
         options = [p for p in command.params if p.param_type_name == "option" and p.name != "help"]
@@ -53,7 +53,7 @@ def test_doctor_finds_nothing_required_missing(gemslide):
     findings = {line["name"]: line for line in map(json.loads, done.out.splitlines())}
 
     assert done.code == 0
-    assert findings["zarr codec imagecodecs_jpeg"]["value"] == "pipeline.store.codecs"
+    assert findings["zarr codec imagecodecs_jpeg"]["value"] == "pipeline.store.zarr_codecs"
     assert all(f["is_good"] for f in findings.values() if f["is_required"])
 
 
