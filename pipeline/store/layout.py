@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -87,7 +88,7 @@ class ArraySpec:
                     "name": "sharding_indexed",
                     "configuration": {
                         "chunk_shape": [3, self.chunk_px, self.chunk_px],
-                        "codecs": _INNER_CODECS[self.codec],
+                        "codecs": deepcopy(_INNER_CODECS[self.codec]),
                         "index_codecs": [
                             {"name": "bytes", "configuration": {"endian": "little"}},
                             {"name": "crc32c"},

@@ -18,6 +18,7 @@ from zarr.core.common import JSON
 
 from pipeline.store.codecs import Pixels, decode_jpeg, decode_jpeg_2000
 
+_END_OF_JPEG = b"\xff\xd9"
 READ_ONLY = (
     "this array holds the scanner's own tiles and is not written through zarr: that would change pixels. "
     "Make a store with `gemslide ingest`; write new pixels into a zstd array."
@@ -78,8 +79,9 @@ class _StreamCodec(ArrayBytesCodec):
 class JpegCodec(_StreamCodec):
     """zarr v3 `imagecodecs_jpeg`. Our stores have no configuration: each chunk is a complete JPEG.
 
-    Arrays of other programs may keep tables and colour spaces in the configuration; these are heeded. The other keys
-    say how to encode.
+    Arrays of other programs may keep a head, tables and colour spaces in the configuration; these are heeded. A chunk
+    whose head is kept there has no end marker either. `fancyupsampling` off gives other pixels, which our decoder
+    cannot make: refused. The other keys say how to encode.
     """
 
     codec_name = "imagecodecs_jpeg"
@@ -88,6 +90,13 @@ class JpegCodec(_StreamCodec):
         | {"smoothing", "lossless", "predictor", "fancyupsampling"}
     )
 
+    @classmethod
+    def from_dict(cls, data: dict[str, JSON]) -> Self:
+        found = super().from_dict(data)
+        if found.configuration.get("fancyupsampling") is False:
+            raise ValueError(f"{cls.codec_name}: fancyupsampling = false cannot be read here; true is the default")
+        return found
+
     def pixels_of(self, stream: bytes) -> Pixels:
         keys = self.configuration
         colours = {
@@ -95,8 +104,9 @@ class JpegCodec(_StreamCodec):
             "colorspace": keys.get("colorspace_jpeg"),
             "outcolorspace": keys.get("colorspace_data"),
         }
-        header = base64.b64decode(keys["header"]) if keys.get("header") else b""
-        return decode_jpeg(header + stream, **{name: value for name, value in colours.items() if value is not None})
+        if keys.get("header"):
+            stream = base64.b64decode(keys["header"]) + stream + _END_OF_JPEG
+        return decode_jpeg(stream, **{name: value for name, value in colours.items() if value is not None})
 
 
 class Jpeg2000Codec(_StreamCodec):

@@ -2,23 +2,19 @@
 
 import base64
 import io
+import shutil
 
 import numpy as np
 import pytest
-import tifffile
-import zarr
 from PIL import Image, ImageCms
 
 from pipeline.config import IngestConfig
 from pipeline.ingest.ingest import IngestRequest, ingest_slide
 from pipeline.project import Project
-from pipeline.store.layout import ArraySpec
 from pipeline.store.metadata import read_json, write_json
 from pipeline.store.reader import StoreReader
 from pipeline.store.render import render_chunk_jpeg, thumbnail
-from pipeline.store.shard import write_shard
-from pipeline.store.zarr_codecs import Jpeg2000Codec, JpegCodec
-from tests.pipeline.make import picture, write_jpeg_pyramid
+from tests.pipeline.make import ingest, picture, write_aperio_j2k, write_pyramid
 from tests.small_road import make_slide
 
 
@@ -86,29 +82,45 @@ def test_a_picture_of_the_level_s_own_size_is_the_level(store):
     )
 
 
-def test_an_array_whose_tables_lie_in_its_configuration_is_decoded_by_plain_zarr_with_the_right_colours(tmp_path):
-    """As the imagecodecs project's own codec keeps abbreviated tiles."""
-    source = write_jpeg_pyramid(tmp_path / "a.tiff", [picture(256, 256)], photometric="rgb")
-    with tifffile.TiffFile(source) as tiff:
-        page = tiff.pages[0]
-        tiff.filehandle.seek(page.dataoffsets[0])
-        tile, tables = tiff.filehandle.read(page.databytecounts[0]), page.jpegtables
-        expected = page.asarray()
-    meta = ArraySpec(256, 256, 256, 1, "imagecodecs_jpeg").to_zarr_json()
-    keys = {"tables": base64.b64encode(tables).decode(), "colorspace_jpeg": "RGB", "colorspace_data": "RGB"}
-    meta["codecs"][0]["configuration"]["codecs"][1]["configuration"] = keys
-    (tmp_path / "array/c/0/0").mkdir(parents=True)
-    write_json(tmp_path / "array/zarr.json", meta)
-    write_shard(tmp_path / "array/c/0/0/0", [(tile,)])
-
-    found = zarr.open_array(tmp_path / "array", mode="r")[...]
-
-    np.testing.assert_array_equal(np.moveaxis(found, 0, -1), expected)
-    with pytest.raises(ValueError, match="no complete streams"):
-        ArraySpec.from_zarr_json(meta)
+@pytest.fixture(scope="module")
+def other_stores(tmp_path_factory):
+    """A store of JPEG 2000 chunks and one of zstd chunks, with what is in them."""
+    folder = tmp_path_factory.mktemp("rendered")
+    pixels = picture(700, 500)
+    return pixels, {
+        "imagecodecs_jpeg2k": ingest(
+            write_aperio_j2k(folder / "a.svs", pixels, compression=33005), folder, slide_id="j2k"
+        ).store,
+        "zstd": ingest(write_pyramid(folder / "b.tiff", [pixels], compression="lzw"), folder, slide_id="zstd").store,
+    }
 
 
-@pytest.mark.parametrize("codec", [JpegCodec, Jpeg2000Codec])
-def test_a_configuration_key_that_nobody_knows_is_refused(codec):
-    with pytest.raises(ValueError, match=r"unknown configuration keys \['colour'\]"):
-        codec.from_dict({"name": codec.codec_name, "configuration": {"colour": 1}})
+@pytest.mark.parametrize("codec", ["imagecodecs_jpeg2k", "zstd"])
+def test_a_chunk_that_no_browser_knows_is_sent_as_a_jpeg_of_its_pixels(other_stores, codec):
+    pixels, stores = other_stores
+    reader = StoreReader(stores[codec])
+    assert reader.levels[0].codec == codec
+
+    sent = render_chunk_jpeg(reader, 0, 0, 0)
+
+    t = reader.levels[0].chunk_px
+    assert (sent[:3], Image.open(io.BytesIO(sent)).format) == (b"\xff\xd8\xff", "JPEG")
+    shown = decoded(sent)
+    assert shown.shape == (t, t, 3)
+    inside = shown[: min(t, 500), : min(t, 700)]
+    assert np.abs(inside - pixels[:t, :t]).mean() < 8  # noise of ±20 through a JPEG of quality 90
+    assert np.abs(thumbnail(reader, 70).astype(int) - pixels.reshape(50, 10, 70, 10, 3).mean((1, 3))).max() < 1.5
+
+
+def test_the_profile_is_applied_to_jpeg_2000_chunks_too(other_stores, tmp_path):
+    _, stores = other_stores
+    store = shutil.copytree(stores["imagecodecs_jpeg2k"], tmp_path / "a.ome.zarr")
+    before = decoded(render_chunk_jpeg(StoreReader(store), 0, 1, 1))
+    root = read_json(store / "zarr.json")
+    root["attributes"]["gemslide"]["icc"] = base64.b64encode(swapped_profile()).decode()
+    write_json(store / "zarr.json", root)
+
+    after = decoded(render_chunk_jpeg(StoreReader(store), 0, 1, 1))
+
+    assert np.abs(after - before[..., ::-1]).mean() < 8  # noise of ±20 through two JPEGs
+    assert np.abs(after - before).mean() > 10
