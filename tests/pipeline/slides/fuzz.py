@@ -266,8 +266,9 @@ def _lines(process: subprocess.Popen[str]) -> Iterator[str]:
         readable, _, _ = select.select([process.stdout], [], [], limit_s)
         line = process.stdout.readline() if readable else ""
         if not line:
-            process.kill() if not readable else None
-            process.wait()
+            if not readable:
+                process.kill()
+            process.communicate()
             return
         limit_s = 2 * TIME_LIMIT_S if '"what"' in line else STARTS_WITHIN_S
         yield line

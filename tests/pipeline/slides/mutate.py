@@ -87,7 +87,8 @@ def damaged(anatomy: Anatomy, draw: random.Random) -> tuple[bytes, str]:
     kinds = [kind for kind, needs in _KINDS if needs(anatomy)]
     chosen = [draw.choice(kinds) for _ in range(draw.choice([1, 1, 1, 2, 3]))]
     chosen.sort(key=lambda kind: kind is _cut)  # the others look for what was there
-    return bytes(content), "; ".join([kind(content, anatomy, draw) for kind in chosen])
+    done = [kind(content, anatomy, draw) for kind in chosen]
+    return bytes(content), "; ".join(done)
 
 
 def _put(content: bytearray, at: int, value: int, length: int, byteorder: str) -> None:

@@ -1,0 +1,177 @@
+"""Aperio scanners leave tiles at the right and bottom of reduced levels empty or scrambled: these are built anew."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tifffile
+
+from pipeline.errors import CorruptTileError
+from pipeline.ingest.shards import halve
+from pipeline.ingest.verify import verify_store
+from pipeline.store.reader import StoreReader
+from tests.pipeline.make import APERIO, halved, ingest, overwrite_tag, overwrite_tile, picture, write_jpeg_pyramid
+from tests.pipeline.make_any import APERIO_JPEG_2000, Pyramid, write_any
+
+OFFSET, BYTE_COUNT = 324, 325
+WIDTH, HEIGHT, TILE_PX = 550, 430, 64
+COLUMNS, ROWS = 5, 4
+"""Tiles of level 1, which has 275 × 215 px."""
+RIGHT, BOTTOM, CORNER = (1, COLUMNS - 1), (ROWS - 1, 2), (ROWS - 1, COLUMNS - 1)
+
+
+def tissue(width=WIDTH, height=HEIGHT):
+    """Round cells on a pink ground that changes over the slide, with a little noise."""
+    y, x = np.mgrid[:height, :width]
+    cells = np.sin(x / 9) * np.sin(y / 11) > 0.3
+    ground = np.stack([180 + 60 * x / width, 90 + 100 * y / height, 140 + 60 * np.sin((x + 2 * y) / 150)], -1)
+    pixels = np.where(cells[..., None], ground * 0.6, ground)
+    return np.clip(pixels + np.random.default_rng(0).normal(0, 4, pixels.shape), 0, 255).astype(np.uint8)
+
+
+def write_aperio(path, levels, **options):
+    height, width = levels[0].shape[:2]
+    options = {"photometric": "rgb", "tile_px": TILE_PX, **options}
+    return write_jpeg_pyramid(path, levels, description=APERIO.format(width=width, height=height), **options)
+
+
+def index_of(at):
+    return at[0] * COLUMNS + at[1]
+
+
+def leave_out(path, at):
+    for tag in (OFFSET, BYTE_COUNT):
+        overwrite_tag(path, tag, 0, page=1, index=index_of(at))
+
+
+def scramble(path, at):
+    """The tile shows another part of the slide."""
+    with tifffile.TiffFile(path) as tiff:
+        page = tiff.pages[1]
+        other = index_of((0, 1))
+        values = page.dataoffsets[other], page.databytecounts[other]
+    for tag, value in zip((OFFSET, BYTE_COUNT), values, strict=True):
+        overwrite_tag(path, tag, value, page=1, index=index_of(at))
+
+
+def fill_with_junk(path, at):
+    overwrite_tile(path, index_of(at), b"junk" * 40, page=1)
+
+
+def empty_the_bytes(path, at):
+    """Zeros where the end of the tile was."""
+    overwrite_tile(path, index_of(at), bytes(30), page=1, at=-30)
+
+
+@pytest.mark.parametrize("at", [RIGHT, BOTTOM, CORNER])
+@pytest.mark.parametrize("damage", [leave_out, scramble, fill_with_junk, empty_the_bytes])
+def test_a_damaged_edge_tile_is_built_from_its_parent_and_recorded(tmp_path, damage, at):
+    levels = [tissue(), halve(tissue())]
+    source = write_aperio(tmp_path / "a.svs", levels)
+    damage(source, at)
+
+    report = ingest(source, tmp_path)
+
+    assert (report.levels[1].route, report.levels[1].rebuilt) == ("pass-through", (at,))
+    assert report.levels[0].rebuilt == ()
+    reader = StoreReader(report.store)
+    found = reader.read_region(1, 0, 0, levels[1].shape[1], levels[1].shape[0])
+    error = np.abs(found.astype(int) - levels[1])
+    y, x = at[0] * TILE_PX, at[1] * TILE_PX
+    assert error[y : y + TILE_PX, x : x + TILE_PX].mean() < 3
+    assert error.mean() < 3
+    verify_store(report.store, source=source, every_chunk=True)
+
+
+def test_a_level_stays_a_pass_through_level_when_several_tiles_are_damaged(tmp_path):
+    source = write_aperio(tmp_path / "a.svs", [tissue(), halve(tissue())])
+    for damage, at in ((leave_out, RIGHT), (scramble, BOTTOM), (fill_with_junk, CORNER)):
+        damage(source, at)
+
+    report = ingest(source, tmp_path)
+
+    assert report.levels[1].route == "pass-through"
+    assert report.levels[1].rebuilt == tuple(sorted((RIGHT, BOTTOM, CORNER)))
+
+
+def test_a_tile_of_jpeg_2000_that_is_left_out_is_built_in_jpeg_2000(tmp_path):
+    pyramid = Pyramid((700, 500), (2,), 240, APERIO_JPEG_2000, "<", bigtiff=False, left_out=0, seed=1)
+    source = write_any(tmp_path / "a.svs", pyramid)
+    for tag in (OFFSET, BYTE_COUNT):
+        overwrite_tag(source, tag, 0, page=1, index=3)
+
+    report = ingest(source, tmp_path)
+
+    assert (report.levels[1].codec, report.levels[1].rebuilt) == ("imagecodecs_jpeg2k", ((1, 1),))
+    reader = StoreReader(report.store)
+    expected = halve(pyramid.levels()[0])[240:, 240:]
+    np.testing.assert_allclose(reader.read_region(1, 240, 240, 110, 10), expected, atol=1)
+
+
+def test_a_tile_left_out_where_the_parent_is_empty_too_stays_white(tmp_path):
+    source = write_aperio(tmp_path / "a.svs", [tissue(), halve(tissue())])
+    leave_out(source, CORNER)
+    below = 6 * -(-WIDTH // TILE_PX) + 8  # the only tile of level 0 under the corner
+    for tag in (OFFSET, BYTE_COUNT):
+        overwrite_tag(source, tag, 0, page=0, index=below)
+
+    report = ingest(source, tmp_path)
+
+    assert report.levels[1].rebuilt == ()
+    assert (StoreReader(report.store).read_region(1, 256, 192, 19, 23) == 255).all()
+
+
+def noise(width, height):
+    return np.random.default_rng(1).integers(0, 256, (height, width, 3), dtype=np.uint8)
+
+
+def sharp(width, height):
+    """Black and white fields whose borders run along those of the tiles."""
+    y, x = np.mgrid[:height, :width]
+    return np.repeat((255 * ((x // 128 + y // 128) % 2)).astype(np.uint8)[..., None], 3, -1)
+
+
+def white_border(width, height):
+    pixels = tissue(width, height)
+    pixels[:, 500:], pixels[400:] = 255, 255
+    return pixels
+
+
+@pytest.mark.parametrize("make", [tissue, picture, noise, sharp, white_border])
+@pytest.mark.parametrize("size_wh", [(WIDTH, HEIGHT), (514, 386), (518, 390)])
+def test_an_honest_slide_has_nothing_rebuilt(tmp_path, make, size_wh):
+    """Also with edge tiles of one to three pixels."""
+    pixels = make(*size_wh)
+    for number, levels in enumerate(([pixels, halve(pixels)], halved(pixels, 2))):
+        source = write_aperio(tmp_path / f"{number}.svs", levels)
+
+        report = ingest(source, tmp_path, slide_id=f"S-{number}")
+
+        assert [level.rebuilt for level in report.levels] == [()] * len(report.levels)
+        assert report.levels[1].route == "pass-through"
+
+
+@pytest.mark.parametrize("damage", [fill_with_junk, empty_the_bytes])
+def test_damage_in_the_midst_of_a_level_stops_the_slide(tmp_path, damage):
+    """Only edges are known to come out wrong; anything else is a broken file."""
+    source = write_aperio(tmp_path / "a.svs", [tissue(), halve(tissue())])
+    damage(source, (1, 1))
+
+    with pytest.raises(CorruptTileError, match="row 1, column 1"):
+        ingest(source, tmp_path)
+
+
+def test_damage_in_the_finest_level_stops_the_slide_at_its_edge_too(tmp_path):
+    source = write_aperio(tmp_path / "a.svs", [tissue(), halve(tissue())])
+    overwrite_tile(source, 8, b"junk" * 40)
+
+    with pytest.raises(CorruptTileError, match="row 0, column 8"):
+        ingest(source, tmp_path)
+
+
+def test_slides_of_other_makers_are_not_mended(tmp_path):
+    source = write_jpeg_pyramid(tmp_path / "a.tiff", [tissue(), halve(tissue())], tile_px=TILE_PX)
+    fill_with_junk(source, CORNER)
+
+    with pytest.raises(CorruptTileError, match="row 3, column 4"):
+        ingest(source, tmp_path)
