@@ -2,8 +2,8 @@
 
     .venv/bin/python -m benchmarks.others [--folder /tmp/gemslide-others]
 
-TIAToolbox declares 41 packages, among them jupyterlab, transformers and torchvision; its reader imports half of them. So
-others_tiatoolbox.txt names those, and torch, imported but not used for reading, is linked in from our environment
+TIAToolbox declares 41 packages, among them jupyterlab, transformers and torchvision; its reader imports half of them.
+So others_tiatoolbox.txt names those, and torch, imported but not used for reading, is linked in from our environment
 instead of being fetched a second time (ours may be newer than TIAToolbox's bound). wsidicomizer is installed whole; it
 needs the system's libturbojpeg, which is unpacked into the folder on Debian where it is missing, without root. 1.4 GB
 and five minutes, once.
