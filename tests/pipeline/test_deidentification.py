@@ -172,7 +172,7 @@ def test_labels_are_in_the_store_when_asked_for_and_it_says_so(gemslide, pseudon
     ]
 
 
-def test_macros_are_in_the_store_when_asked_for(gemslide, sources, identity, tmp_path):
+def test_macros_are_in_the_store_when_the_settings_ask_for_them(gemslide, sources, identity, tmp_path):
     (tmp_path / "S-1.svs").symlink_to(sources / "small_HE.svs")
     (tmp_path / "p").mkdir()
     (tmp_path / "p/gemslide.toml").write_text('[ingest]\nkeep_associated = ["macro"]\n')
