@@ -32,14 +32,15 @@ def doctor(project: ProjectOption = HERE, as_json: JsonOption = False) -> None:
 
 @cli.command()
 def info(
-    slide: Annotated[Path, typer.Argument(help="Slide file, store, or the id of a slide in the project.")],
+    slide: Annotated[Path, typer.Argument(help="Slide file or folder, store, or the id of a slide in the project.")],
     project: ProjectOption = HERE,
+    series: SeriesOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """What a slide file or a store says about itself."""
+    """What a slide or a store says about itself."""
     from pipeline.verbs.info import run_info
 
-    run_info(slide, project, as_json=as_json)
+    run_info(slide, project, series=series, as_json=as_json)
 
 
 @cohort_cli.command("init")

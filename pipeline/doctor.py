@@ -11,10 +11,12 @@ from pathlib import Path
 
 from pipeline.run_record import versions
 
-CODECS = ("jpeg2k", "zstd", "lzw", "deflate", "webp")
+CODECS = ("jpeg2k", "jpegls", "htj2k", "ljpeg", "zstd", "lzw", "deflate", "webp")
+ZARR_CODECS = ("imagecodecs_jpeg", "imagecodecs_jpeg2k")
 LOW_DISK_BYTES = 5 * 2**30
 FORMATS = (
-    "Aperio SVS, generic and OME-TIFF (tiled or striped), NDPI, MRXS, SCN, BIF, VMS, DICOM and others by OpenSlide"
+    "Aperio SVS, generic, Philips and OME-TIFF, DICOM (a file, or a folder of series), OME-Zarr 0.4 and 0.5; "
+    "NDPI, MRXS, SCN, BIF, VMS and others by OpenSlide"
 )
 
 
@@ -39,7 +41,8 @@ def examine(project: Path) -> list[Finding]:
         _guarded("OpenCV library", _opencv, reinstall),
         _guarded("codec jpeg", _jpeg, reinstall),
         *(_guarded(f"codec {name}", partial(_codec, name), reinstall) for name in CODECS),
-        _guarded("zarr codec imagecodecs_jpeg", _zarr_codec, "pip install --no-deps -e ."),
+        *(_guarded(f"zarr codec {n}", partial(_zarr_codec, n), "pip install --no-deps -e .") for n in ZARR_CODECS),
+        _guarded("DICOM reader", _dicom, reinstall),
         _gpu(),
         _disk(project),
         *_optional_parts(),
@@ -84,13 +87,19 @@ def _codec(name: str) -> str:
     return "available"
 
 
-def _zarr_codec() -> str:
+def _zarr_codec(name: str) -> str:
     from zarr.registry import get_codec_class
 
-    found = get_codec_class("imagecodecs_jpeg").__module__
+    found = get_codec_class(name).__module__
     if not found.startswith("pipeline."):
         raise ImportError(f"zarr finds {found}, not ours")
     return found
+
+
+def _dicom() -> str:
+    from pipeline.slides.dicom_ import DicomSlide  # imports them all
+
+    return f"{DicomSlide.__name__} can be imported"
 
 
 def _gpu() -> Finding:

@@ -32,6 +32,8 @@ VERSIONED = (
     "imagecodecs",
     "openslide-python",
     "openslide-bin",
+    "wsidicom",
+    "pydicom",
     "scikit-image",
     "opencv-python-headless",
 )

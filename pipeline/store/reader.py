@@ -15,7 +15,7 @@ import numpy as np
 from pipeline.errors import BadRecipeError, UnreadableError
 from pipeline.grid import FINER_THAN_SCAN
 from pipeline.store.array_reader import ArrayReader, Pixels
-from pipeline.store.layout import IMAGE, READABLE_VERSIONS
+from pipeline.store.layout import IMAGE, READABLE_VERSIONS, TISSUE
 from pipeline.store.metadata import read_json
 from pipeline.store.resample import area_mean
 from pipeline.store.threads import in_threads
@@ -186,6 +186,17 @@ class StoreReader:
         """The coarsest level that is not coarser than wanted (1 % of rounding allowed)."""
         fine_enough = [array.level for array in self.levels if array.downsample <= downsample * 1.01]
         return fine_enough[-1] if fine_enough else 0
+
+
+def is_store(path: Path) -> bool:
+    """Whether a folder is meant to be a slide store, whole or damaged, and not the OME-Zarr of another program."""
+    try:
+        attributes = read_json(path / "zarr.json").get("attributes")
+    except OSError:
+        return False
+    except ValueError:  # damaged: what lies beside it tells
+        return (path / TISSUE).is_dir()
+    return isinstance(attributes, dict) and "gemslide" in attributes
 
 
 def _nearly_whole(position_px: float) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +12,19 @@ import typer
 from pipeline.cli_output import errors_in_words
 from pipeline.project import Project
 from pipeline.slides.open_slide import open_slide
+from pipeline.slides.slide import EncodedLevel
 from pipeline.store.overlays import list_predictions
-from pipeline.store.reader import StoreReader
+from pipeline.store.reader import StoreReader, is_store
+
+CODEC_NAMES = {"imagecodecs_jpeg": "JPEG", "imagecodecs_jpeg2k": "JPEG 2000", "zstd": "zstd"}
 
 
-def run_info(path: Path, project_dir: Path, *, as_json: bool) -> None:
+def run_info(path: Path, project_dir: Path, *, series: str | None, as_json: bool) -> None:
     store = Project(project_dir).store_path(path.name)
     if not path.exists() and store.exists():
         path = store  # a slide id
     with errors_in_words(as_json=as_json, name=path.name):
-        facts = _store_facts(path) if (path / "zarr.json").exists() else _slide_facts(path)
+        facts = _store_facts(path) if series is None and is_store(path) else _slide_facts(path, series)
     if as_json:
         typer.echo(json.dumps(facts))
         return
@@ -30,23 +34,37 @@ def run_info(path: Path, project_dir: Path, *, as_json: bool) -> None:
             typer.echo(f"{name if not number else '':<18} {line}")
 
 
-def _slide_facts(path: Path) -> dict[str, Any]:
-    with open_slide(path) as slide:
+def _slide_facts(path: Path, series: str | None) -> dict[str, Any]:
+    with open_slide(path, series) as slide:
         about = slide.info
         routes = [slide.encoded_level(i) for i in range(len(about.levels))]
         return {
             "format": about.format,
+            "files": len(slide.files),
             "levels": [
-                f"{i}: {size.width_px} × {size.height_px} px, downsample {size.downsample:g}, "
-                + (f"decode ({route})" if isinstance(route, str) else f"pass-through, {route.tile_px} px tiles")
+                f"{i}: {size.width_px} × {size.height_px} px, downsample {size.downsample:g}, " + _route(route)
                 for i, (size, route) in enumerate(zip(about.levels, routes, strict=True))
             ],
             "mpp": f"{about.mpp_xy[0]:g} × {about.mpp_xy[1]:g}" if about.mpp_xy else f"none ({about.mpp_looked_in})",
             "objective power": about.objective_power or "not said",
             "scanner model": about.scanner_model or "not said",
             "ICC profile": f"{len(about.icc)} bytes" if about.icc else "none",
+            "scanned": _bounds(about.bounds_px0),
             "associated images": list(about.associated),
         }
+
+
+def _route(route: EncodedLevel | str) -> str:
+    if isinstance(route, str):
+        return f"decode ({route})"
+    return f"pass-through, {CODEC_NAMES[route.codec]}, {route.tile_px} px tiles"
+
+
+def _bounds(bounds_px0: Sequence[int] | None) -> str:
+    if bounds_px0 is None:
+        return "everything"
+    x, y, width, height = bounds_px0
+    return f"{width} × {height} px at x {x}, y {y}"
 
 
 def _store_facts(path: Path) -> dict[str, Any]:
@@ -54,13 +72,24 @@ def _store_facts(path: Path) -> dict[str, Any]:
     return {
         "slide_id": reader.slide_id,
         "levels": [
-            f"{a.level}: {a.width_px} × {a.height_px} px, downsample {a.downsample:g}, {entry['route']}, {a.codec}, "
-            f"{a.chunk_px} px chunks"
+            f"{a.level}: {a.width_px} × {a.height_px} px, downsample {a.downsample:g}, {entry['route']}, "
+            f"{CODEC_NAMES[a.codec]}{_quality(entry)}, {a.chunk_px} px chunks{_rebuilt(entry)}"
             for a, entry in zip(reader.levels, reader.attributes["levels"], strict=True)
         ],
         "mpp": f"{reader.mpp0:g} ({reader.attributes['mpp_source']})",
         "tissue": f"{reader.attributes['ingest']['tissue_fraction']:.1%} of the slide",
         "source": f"{reader.attributes['source']['format']}, SHA-256 {reader.attributes['source']['sha256']}",
         "ICC profile": f"{len(reader.icc)} bytes" if reader.icc else "none",
+        "scanned": _bounds(reader.attributes.get("bounds_px0")),
+        "quality": (reader.attributes.get("qc") or {}).get("verdict", "not checked"),
         "predictions": list_predictions(path),
     }
+
+
+def _quality(entry: dict[str, Any]) -> str:
+    return f" at quality {entry['quality']}" if entry.get("quality") else ""
+
+
+def _rebuilt(entry: dict[str, Any]) -> str:
+    tiles = len(entry.get("rebuilt") or ())
+    return f", {tiles} damaged tiles rebuilt from the level before" if tiles else ""
