@@ -287,6 +287,8 @@ class SecondDecoder:
     @classmethod
     def for_level_sizes(cls, path: Path, sizes_wh: list[tuple[int, int]]) -> SecondDecoder | None:
         """A decoder when OpenSlide opens the file and sees the same level sizes, else None."""
+        if not tags_fit(path):
+            return None
         try:
             check_claims(path, detect_vendor(path) or "")
             decoder = cls(path)
