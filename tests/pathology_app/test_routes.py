@@ -18,6 +18,7 @@ from pathology_app.tiles.routes import CACHE_CONTROL, viewer_routes
 from pathology_app.viewer.bundle import bundle_path
 from pipeline.project import Project
 from tests.pathology_app.small_project import MODEL_ID, SLIDE_ID, small_predictions
+from tests.pipeline.make import ingest, picture, write_aperio_j2k
 
 
 def get(cache: SlideCache, url: str, **headers: str) -> httpx.Response:
@@ -125,3 +126,27 @@ def test_a_slide_written_anew_is_read_anew(project: Project, tmp_path: Path) -> 
     root.write_bytes(content)
 
     assert cache.slide(SLIDE_ID).version != before.version
+
+
+def test_a_jpeg_2000_slide_is_shown_in_jpegs(tmp_path: Path) -> None:
+    """Browsers do not know JPEG 2000; chunks at the edges are whole, as those of a JPEG slide."""
+    pixels = picture(700, 500)
+    source = write_aperio_j2k(tmp_path / "a.svs", pixels, compression=33005)
+    ingest(source, tmp_path, slide_id="j2k", smallest_level_px=350)
+    cache = SlideCache(Project(tmp_path))
+    reader = cache.slide("j2k").reader
+    assert [level.codec for level in reader.levels] == ["imagecodecs_jpeg2k", "zstd"]
+
+    tiles = [get(cache, f"/tiles/j2k/{link}.jpg") for link in ("0/0_0", "0/2_1", "1/0_0")]
+    thumbnail = get(cache, "/thumbnails/j2k.jpg")
+
+    for tile, level in zip(tiles, (0, 0, 1), strict=True):
+        assert (tile.status_code, tile.headers["content-type"]) == (200, "image/jpeg")
+        side = reader.levels[level].chunk_px
+        assert (Image.open(io.BytesIO(tile.content)).format, Image.open(io.BytesIO(tile.content)).size) == (
+            "JPEG", (side, side),
+        )  # fmt: skip
+    shown = np.asarray(Image.open(io.BytesIO(tiles[0].content))).astype(int)
+    assert np.abs(shown - pixels[:256, :256]).mean() < 8  # noise of ±20 through a JPEG
+    assert Image.open(io.BytesIO(thumbnail.content)).size == (320, 229)
+    assert get(cache, "/tiles/j2k/0/3_0.jpg").status_code == 404
