@@ -177,7 +177,8 @@ def _witnesses(path: Path, level: int, shape: tuple[int, ...]) -> Iterator[Pixel
         pass
     try:
         with tifffile.TiffFile(path) as tiff:
-            for page in tiff.pages:
+            for number in range(len(tiff.pages)):  # a chain of pages that bites its tail has an end only here
+                page = tiff.pages[number]
                 if page.shape == shape:
                     yield page.asarray()
     except TIFF_ERRORS:

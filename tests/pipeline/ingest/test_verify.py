@@ -1,0 +1,230 @@
+"""`gemslide verify` finds every kind of damage, and names it; what is added later does not disturb it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from pipeline.errors import ChangedSourceError, DamagedStoreError
+from pipeline.ingest.verify import verify_store
+from pipeline.store.array_reader import ArrayReader
+from pipeline.store.checksums import read_checksums
+from pipeline.store.codecs import decode_chunk, encode_zstd
+from pipeline.store.layout import CHECKSUMS
+from pipeline.store.overlays import Predictions, write_predictions
+from pipeline.store.reader import StoreReader
+from pipeline.store.shard import sum_file, write_shard
+from tests.pipeline.make import halved, ingest, picture, write_jpeg_pyramid
+
+SHARD = "0/0/c/0/1/1"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A slide of two levels that pass, and one that is built; read it, do not write."""
+    folder = tmp_path_factory.mktemp("made")
+    source = write_jpeg_pyramid(folder / "a.tiff", halved(picture(1300, 900), 1))
+    return source, ingest(source, folder, smallest_level_px=400)
+
+
+@pytest.fixture
+def source(made):
+    return made[0]
+
+
+@pytest.fixture
+def store(made, tmp_path):
+    return shutil.copytree(made[1].store, tmp_path / "slides/S-1.ome.zarr")
+
+
+def edit_json(path, change):
+    content = json.loads(path.read_text())
+    change(content)
+    path.write_text(json.dumps(content))
+
+
+def flip_a_byte(store):
+    data = bytearray((store / SHARD).read_bytes())
+    data[len(data) // 2] ^= 1
+    (store / SHARD).write_bytes(data)
+
+
+def cut_the_index(store):
+    data = (store / SHARD).read_bytes()
+    (store / SHARD).write_bytes(data[:-30])
+
+
+def add_a_file(store):
+    (store / "0/0/c/0/9").mkdir()
+    (store / "0/0/c/0/9/9").write_bytes(b"more")
+
+
+def change_the_list(store):
+    edit_json(store / CHECKSUMS, lambda content: content["files"].pop(SHARD))
+
+
+def list_nothing(store):
+    (store / CHECKSUMS).write_text("{}")
+
+
+def change_the_shape(store):
+    edit_json(store / "0/0/zarr.json", lambda content: content["shape"].__setitem__(1, 901))
+
+
+def change_a_level(store):
+    edit_json(store / "zarr.json", lambda root: root["attributes"]["gemslide"]["levels"][0].update(codec="zstd"))
+
+
+def forget_a_level(store):
+    edit_json(store / "zarr.json", lambda root: root["attributes"]["gemslide"]["levels"].pop())
+
+
+def forget_an_attribute(store):
+    edit_json(store / "zarr.json", lambda root: root["attributes"]["gemslide"].pop("mpp_source"))
+
+
+DAMAGE = [
+    (flip_a_byte, rf"{SHARD}: \d+ bytes with CRC \w+, was"),
+    (cut_the_index, rf"{SHARD}: \d+ bytes with CRC"),
+    (lambda store: (store / SHARD).unlink(), f"{SHARD}: is missing"),
+    (add_a_file, "0/0/c/0/9/9: was not written by ingest"),
+    (change_the_list, rf"{CHECKSUMS}: is not the list that the root was written with"),
+    (list_nothing, rf"{CHECKSUMS}: cannot be read"),
+    (lambda store: (store / CHECKSUMS).unlink(), rf"{CHECKSUMS}: cannot be read"),
+    (change_the_shape, r"0/0/zarr\.json: \d+ bytes with CRC"),
+    (change_a_level, "0/0: its codec is imagecodecs_jpeg, the root says zstd"),
+    (forget_a_level, "3 datasets and 3 of tissue for 2 levels"),
+    (forget_an_attribute, r"zarr\.json: its attribute `gemslide` is damaged"),
+    (lambda store: (store / "0/labels/tissue/zarr.json").unlink(), "metadata cannot be read"),
+    (lambda store: (store / "OME/METADATA.ome.xml").write_text("<OME>"), "metadata cannot be read"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("damage", "named"), DAMAGE)
+def test_damage_is_found_and_named(store, damage, named):
+    damage(store)
+
+    with pytest.raises(DamagedStoreError, match=named) as caught:
+        verify_store(store)
+
+    assert caught.value.code == "damaged_store"
+    assert str(caught.value).endswith("Delete the store and ingest the slide again.")
+
+
+def test_a_whole_store_is_said_to_be_whole(store, source):
+    before = {path: path.stat().st_mtime_ns for path in store.rglob("*")}
+
+    assert verify_store(store, source=source, every_chunk=True) == (
+        "all files as written, every chunk decoded, pixels equal the source's"
+    )
+    assert {path: path.stat().st_mtime_ns for path in store.rglob("*")} == before
+
+
+def test_a_store_of_another_slide_is_told_from_a_damaged_one(store, tmp_path):
+    other = write_jpeg_pyramid(tmp_path / "b.tiff", halved(picture(1300, 900, 4), 1))
+
+    with pytest.raises(ChangedSourceError, match=r"was made from .* b\.tiff has"):
+        verify_store(store, source=other)
+
+
+def forged(store, level, row, column, change):
+    """One chunk replaced by other pixels, and every checksum made to fit."""
+    array_dir = store / f"0/{level}"
+    reader = StoreReader(store).levels[level]
+    spec = reader.array.spec
+    n, t = spec.shard_chunks, spec.chunk_px
+    shard = array_dir / spec.shard_key(row // n, column // n)
+    chunks = []
+    for at in range(n * n):
+        place = row // n * n + at // n, column // n * n + at % n
+        is_inside = place[0] < spec.rows and place[1] < spec.columns
+        chunks.append((ArrayReader(array_dir, spec).chunk(*place),) if is_inside else ())
+    at = row % n * n + column % n
+    chunks[at] = (change(bytes(chunks[at][0]), t),)
+    write_shard(shard, chunks)
+    entry = [sum_file(shard).bytes, f"{sum_file(shard).crc32c:08x}"]
+    edit_json(store / CHECKSUMS, lambda c: c["files"].__setitem__(str(shard.relative_to(store)), entry))
+    digest = hashlib.sha256((store / CHECKSUMS).read_bytes()).hexdigest()
+    edit_json(
+        store / "zarr.json", lambda r: r["attributes"]["gemslide"]["ingest"].__setitem__("checksums_sha256", digest)
+    )
+
+
+def test_a_forged_tile_is_found_by_the_source(store, source):
+    """Its checksums are right: only the slide itself can tell."""
+    other = ArrayReader(store / "0/0", StoreReader(store).levels[0].array.spec).chunk(0, 1)
+    forged(store, 0, 2, 3, lambda stored, t: bytes(other))
+
+    assert verify_store(store)
+    with pytest.raises(DamagedStoreError, match="level 0: pixels of the chunk in row 2, column 3 are not the source's"):
+        verify_store(store, source=source)
+
+
+def test_one_changed_pixel_of_a_built_level_is_found_by_the_source(store, source):
+    def change(stored, t):
+        pixels = decode_chunk("zstd", stored, t).copy()
+        pixels[7, 9, 1] ^= 1
+        return encode_zstd(pixels)
+
+    forged(store, 2, 0, 0, change)
+
+    assert verify_store(store)
+    with pytest.raises(DamagedStoreError, match="level 2: the chunk in row 0, column 0 is not the mean of level 1"):
+        verify_store(store, source=source)
+
+
+def test_a_chunk_that_does_not_decode_is_found_although_its_checksum_is_right(store):
+    forged(store, 0, 2, 3, lambda stored, t: b"\xff\xd8 no picture \xff\xd9")
+
+    with pytest.raises(DamagedStoreError, match="0/0: chunk in row 2, column 3"):
+        verify_store(store, every_chunk=True)
+
+
+def test_predictions_added_later_do_not_disturb(store, source):
+    probabilities = np.full((2, 7, 10), 0.5, np.float16)
+    write_predictions(store, Predictions("m-1", ("a", "b"), probabilities, 128.0, 128.0, {}), mpp0=0.5)
+
+    assert verify_store(store, source=source)
+    assert read_checksums(store)
+
+
+def test_the_command_has_one_line_per_store_and_an_exit_code(store, source, gemslide, tmp_path):
+    whole = gemslide("verify", "--project", tmp_path, "--source", source, "--json")
+    flip_a_byte(store)
+    damaged = gemslide("verify", "S-1", "--project", tmp_path, "--json")
+    in_words = gemslide("verify", store)
+
+    (line,) = map(json.loads, whole.out.splitlines())
+    assert (whole.code, line["slide_id"], line["status"], line["code"]) == (0, "S-1", "done", None)
+    assert line["message"] == "all files as written, 64 chunks per level decoded, pixels equal the source's"
+    (line,) = map(json.loads, damaged.out.splitlines())
+    assert (damaged.code, line["slide_id"], line["status"]) == (1, "S-1", "refused")
+    assert (line["code"], SHARD in line["message"]) == ("damaged_store", True)
+    assert in_words.code == 1
+    assert "damaged_store" in in_words.err
+
+
+def test_the_command_without_a_store_says_what_to_do(gemslide, tmp_path):
+    empty, missing = gemslide("verify", "--project", tmp_path), gemslide("verify", "S-9", "--project", tmp_path)
+
+    assert (empty.code, missing.code) == (1, 1)
+    assert "Run `gemslide ingest` first" in empty.err
+    assert "S-9" in missing.err
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(
+    "file",
+    [
+        "Dana-Farber-AIOS+pathml/tests/testdata/small_HE.svs",
+        "BhavyaKohli+MoNuSAC-Instance-Segmentation/code/sample_original/A9K0_1.svs",
+    ],
+)
+def test_stores_of_real_slides_equal_them(real_slides, tmp_path, file):
+    report = ingest(real_slides / file, tmp_path, mpp=0.5)
+
+    assert "pixels equal the source's" in verify_store(report.store, source=real_slides / file, every_chunk=True)
