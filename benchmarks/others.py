@@ -20,6 +20,8 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
+from collections.abc import Sequence
 from ctypes.util import find_library
 from pathlib import Path
 from typing import Any
@@ -42,11 +44,20 @@ class InstallError(RuntimeError):
 
 
 def read(
-    reader: str, slide: Path, positions: Path, *, folder: Path = FOLDER, cores: int | None = None
+    reader: str,
+    slide: Path,
+    corners_xy_px0: Sequence[tuple[int, int]],
+    side_px: int,
+    *,
+    folder: Path = FOLDER,
+    cores: int | None = None,
 ) -> dict[str, Any] | str:
-    """Time `reader` on the regions of a positions file (see others_read.py); a reason where it cannot."""
-    arguments = [reader, str(slide), str(positions), *(("--cores", str(cores)) if cores else ())]
-    return _run("others_read.py", HOMES[reader], arguments, folder)
+    """Time `reader` on squares of a slide, or of a DICOM folder for "wsidicom"; a reason where it cannot."""
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as positions:
+        json.dump([[int(x), int(y)] for x, y in corners_xy_px0], positions)
+        positions.flush()
+        arguments = [str(slide), positions.name, str(side_px), "--reader", reader]
+        return _run("others_read.py", HOMES[reader], arguments + (["--cores", str(cores)] if cores else []), folder)
 
 
 def convert(slide: Path, output: Path, *, folder: Path = FOLDER, workers: int = 2) -> dict[str, Any] | str:

@@ -4,7 +4,8 @@
 
 All levels, JPEG tiles copied without decoding, as its default is; thumbnail, label and macro left out, as ours are. It
 takes no checksum, compares no pixels and finds no tissue. It does not fsync either: that is done here and counted
-apart, so that `seconds` (conversion and fsync) stands beside an ingest that is safe on disk.
+apart, so that `seconds` (conversion and fsync) stands beside an ingest that is safe on disk. opentile 0.22, which
+wsidicomizer 0.26.1 asks for, marks the JPEG of every Aperio slide as RGB; of one in YCbCr the copy has false colours.
 
 Prints one JSON line: `name`, `version`, `seconds`, `convert_seconds`, `source_bytes`, `output_bytes`, `levels` (width,
 height, transfer syntax), `peak_bytes`.
