@@ -103,7 +103,7 @@ def test_none_crashes_hangs_swells_or_stops_the_others(run):
     assert run.code == 1  # -9 when it was stopped for time
     assert "Traceback" not in run.err
     assert run.peak_bytes < MAX_BYTES
-    assert list(run.lines) == [slide_id(row) for row in ROWS]
+    assert sorted(run.lines) == sorted(slide_id(row) for row in ROWS)  # two at a time: in the order they end
 
 
 def test_only_what_was_read_is_there(run):
