@@ -97,6 +97,7 @@ def test_tile_table_columns_types_and_metadata(road):
         "slide_id": "string", "patient_id": "string", "x_px0": "int32", "y_px0": "int32", "side_px0": "int32",
         "tile_px": "int32", "mpp": "double", "level": "int8", "tissue": "float", "label": "string",
         "label_fraction": "float", "split": "string",
+        "qc_blur": "float", "qc_pen": "float", "qc_fold": "float", "qc_bubble": "float",
     }  # fmt: skip
     assert {"class_order", "stride_px0", "settings", "manifest_sha256"} <= json.loads(
         table.schema.metadata[b"gemslide"]
