@@ -66,9 +66,7 @@ def _of_source(slide: Slide, level: int, gate: PassThroughGate, config: IngestCo
     return LevelPlan(about, spec, encoded=encoded)
 
 
-def _passing(
-    slide: Slide, level: int, gate: PassThroughGate, config: IngestConfig
-) -> tuple[EncodedLevel | None, Gate]:
+def _passing(slide: Slide, level: int, gate: PassThroughGate, config: IngestConfig) -> tuple[EncodedLevel | None, Gate]:
     """The level's own tiles if they pass the gate, else None and why."""
     encoded = slide.encoded_level(level) if config.pass_through else "`pass_through = false` in the settings"
     if isinstance(encoded, str):

@@ -9,6 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from pipeline.config import IngestConfig
+from pipeline.ingest.icc import colours_only
 from pipeline.ingest.mpp import Mpp
 from pipeline.ingest.plan import LevelPlan
 from pipeline.ingest.shards import COPIERS, LevelsWriter, encoded_chunk
@@ -124,16 +125,17 @@ class StoreWriter:
         self, slide_id: str, source: Source, tissue: Tissue, associated: tuple[str, ...], found: dict[str, object]
     ) -> SlideAttributes:
         info = self.slide.info
+        icc = colours_only(info.icc) if info.icc else None
         return SlideAttributes(
             slide_id=slide_id,
             mpp0=self.mpp.mpp0,
             source=source,
             levels=tuple(plan.about for plan in self.plans),
             associated=associated,
-            icc=base64.b64encode(info.icc).decode() if info.icc else None,
+            icc=base64.b64encode(icc).decode() if icc else None,
             objective_power=info.objective_power,
             scanner_model=info.scanner_model,
-            bounds_px0=getattr(info, "bounds_px0", None),
+            bounds_px0=info.bounds_px0,
             mpp_source=self.mpp.source,
             ingest={
                 "versions": versions(),
