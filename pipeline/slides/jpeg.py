@@ -7,6 +7,8 @@ decoder that sees neither JFIF nor APP14 takes three components for YCbCr.
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 SOI, EOI = b"\xff\xd8", b"\xff\xd9"
@@ -14,6 +16,7 @@ APP14_RGB = b"\xff\xee\x00\x0eAdobe\x00\x64\x00\x00\x00\x00\x00"
 """Adobe segment with transform 0: the three components are R, G, B."""
 
 _FRAME_MARKERS = {0xC0, 0xC1, 0xC2}
+_ANY_FRAME = set(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _START_OF_SCAN = 0xDA
 
 
@@ -41,11 +44,26 @@ def read_header(stream: bytes) -> JpegHeader:
     Raises:
         JpegError: not a JPEG, a frame type other than baseline/extended/progressive, or cut short.
     """
-    if stream[:2] != SOI:
-        raise JpegError(f"starts with {stream[:2].hex()}, not ffd8")
     frame: tuple[int, int, int, int] | None = None
     has_jfif = has_adobe = False
-    position = 2
+    length = len(SOI)
+    for position, marker, body in _segments(stream):
+        length = position
+        if marker in _FRAME_MARKERS and len(body) >= 6:
+            frame = (int.from_bytes(body[3:5], "big"), int.from_bytes(body[1:3], "big"), body[5], body[0])
+        has_jfif |= marker == 0xE0 and body[:4] == b"JFIF"
+        has_adobe |= marker == 0xEE and body[:5] == b"Adobe"
+    if frame is None:
+        raise JpegError("no baseline, extended or progressive frame header")
+    width_px, height_px, components, bits = frame
+    return JpegHeader(width_px, height_px, components, bits, has_jfif, has_adobe, length)
+
+
+def _segments(stream: bytes) -> Iterator[tuple[int, int, bytes]]:
+    """Position, marker and content of the segments up to the first scan's, which is the last (or the stream's end)."""
+    if stream[:2] != SOI:
+        raise JpegError(f"starts with {stream[:2].hex()}, not ffd8")
+    position = len(SOI)
     while position + 4 <= len(stream):
         if stream[position] != 0xFF:
             raise JpegError(f"no marker at byte {position}")
@@ -54,18 +72,23 @@ def read_header(stream: bytes) -> JpegHeader:
             position += 1
             continue
         length = int.from_bytes(stream[position + 2 : position + 4], "big")
-        body = stream[position + 4 : position + 2 + length]
+        yield position, marker, stream[position + 4 : position + 2 + length]
         if marker == _START_OF_SCAN:
-            break
-        if marker in _FRAME_MARKERS and len(body) >= 6:
-            frame = (int.from_bytes(body[3:5], "big"), int.from_bytes(body[1:3], "big"), body[5], body[0])
-        has_jfif |= marker == 0xE0 and body[:4] == b"JFIF"
-        has_adobe |= marker == 0xEE and body[:5] == b"Adobe"
+            return
         position += 2 + length
-    if frame is None:
-        raise JpegError("no baseline, extended or progressive frame header")
-    width_px, height_px, components, bits = frame
-    return JpegHeader(width_px, height_px, components, bits, has_jfif, has_adobe, position)
+
+
+def check_claim(stream: bytes, max_bytes: int) -> None:
+    """A decoder makes room for what a frame says of itself, whatever the file says.
+
+    Raises:
+        JpegError: more than `max_bytes` of pixels.
+    """
+    for _, marker, body in _segments(stream):
+        if marker in _ANY_FRAME and len(body) >= 6:
+            height_px, width_px, components = struct.unpack_from(">HHB", body, 1)
+            if width_px * height_px * components > max_bytes:
+                raise JpegError(f"says {width_px}×{height_px} px with {components} components")
 
 
 def check_end(stream: bytes) -> None:

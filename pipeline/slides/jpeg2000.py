@@ -45,6 +45,21 @@ def read_header(stream: bytes) -> Jpeg2000Header:
     return Jpeg2000Header(right - left, bottom - top, components, (depth & 0x7F) + 1)
 
 
+def check_claim(stream: bytes, max_bytes: int) -> None:
+    """A decoder makes room for what the header says, whatever the file says.
+
+    Raises:
+        Jpeg2000Error: no codestream, or more than `max_bytes` of pixels.
+    """
+    start = stream.find(_START + _SIZE)
+    if start < 0 or len(stream) < start + 42:
+        raise Jpeg2000Error("has no size segment")
+    right, bottom, left, top = struct.unpack_from(">4I", stream, start + 8)
+    (components,) = struct.unpack_from(">H", stream, start + 40)
+    if (right - left) * (bottom - top) * components > max_bytes:
+        raise Jpeg2000Error(f"says {right - left}×{bottom - top} px with {components} components")
+
+
 def check_end(stream: bytes) -> None:
     """Decoders do without the end marker, so only zeros in its place count as damage.
 

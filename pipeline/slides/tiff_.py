@@ -17,6 +17,7 @@ from imagecodecs import DelayedImportError
 
 from pipeline.errors import CorruptTileError, NotBrightfieldRgbError, UnreadableError
 from pipeline.slides import jpeg, jpeg2000
+from pipeline.slides.limits import MAX_TILE_BYTES, MAX_WHOLE_PAGE_BYTES
 from pipeline.slides.slide import EncodedLevel, LevelSize, Pixels, SlideInfo, level_size
 from pipeline.slides.tiff_checks import (
     COMPRESSION_APERIO_YCC,
@@ -170,7 +171,7 @@ class TiffLevel:
         if raw is None:
             return None
         try:
-            self._check_end(raw)
+            self._check_stream(raw, MAX_TILE_BYTES)
             decoded = self.page.decode(raw, index, jpegtables=self.page.jpegtables)[0]
         except TIFF_ERRORS as error:
             raise self._corrupt(row, column, error) from error
@@ -178,11 +179,13 @@ class TiffLevel:
             return None
         return self._clip(np.asarray(decoded)[0], row, column)
 
-    def _check_end(self, raw: bytes) -> None:
-        """Notice a segment whose end was overwritten, where the decoder would fill it up and say nothing."""
+    def _check_stream(self, raw: bytes, max_bytes: int) -> None:
+        """Notice a segment that unpacks to far too much; or whose end was overwritten, which decoders fill up."""
         if self.page.compression == COMPRESSION_JPEG:
+            jpeg.check_claim(raw, max_bytes)
             jpeg.check_end(raw)
         elif self.page.compression in COMPRESSIONS_JPEG_2000:
+            jpeg2000.check_claim(raw, max_bytes)
             jpeg2000.check_end(raw)
 
     def _clip(self, tile: Pixels, row: int, column: int) -> Pixels:
@@ -214,7 +217,7 @@ class TiffLevel:
             raw = self._segment_bytes(index)
             if raw is None:
                 raise ValueError(f"strip {index} of {wanted} is missing")
-            self._check_end(raw)
+            self._check_stream(raw, MAX_WHOLE_PAGE_BYTES)
 
     def _corrupt(self, row: int, column: int, why: object) -> CorruptTileError:
         return CorruptTileError(

@@ -115,7 +115,7 @@ def _with_header(path: Path, levels: list[Pixels], **header: Any) -> Path:
 
 def try_case(path: Path, project: Path) -> tuple[str, str | None]:
     """Ingest a damaged file. Returns what came of it, and what is wrong with that."""
-    memory = _Memory()
+    memory = Memory()
     wrong: str | None = None
     try:
         report = ingest(path, project, mpp=0.5, shard_px=256, smallest_level_px=64)
@@ -132,7 +132,7 @@ def try_case(path: Path, project: Path) -> tuple[str, str | None]:
     return outcome, wrong
 
 
-class _Memory:
+class Memory:
     """The most memory taken since this was made, by the kernel's count (proc(5), clear_refs and status)."""
 
     def __init__(self) -> None:
@@ -180,9 +180,21 @@ def _witnesses(path: Path, level: int, shape: tuple[int, ...]) -> Iterator[Pixel
             for number in range(len(tiff.pages)):  # a chain of pages that bites its tail has an end only here
                 page = tiff.pages[number]
                 if page.shape == shape:
-                    yield page.asarray()
+                    yield _white_where_left_out(page)
     except TIFF_ERRORS:
         pass
+
+
+def _white_where_left_out(page: tifffile.TiffPage) -> Pixels:
+    """Pixels of a page; tifffile shows black where a tile has no bytes or no place."""
+    pixels = page.asarray().copy()
+    if page.is_tiled:
+        columns = -(-page.imagewidth // page.tilewidth)
+        for index, place in enumerate(zip(page.dataoffsets, page.databytecounts, strict=False)):
+            if 0 in place:
+                y, x = index // columns * page.tilelength, index % columns * page.tilewidth
+                pixels[y : y + page.tilelength, x : x + page.tilewidth] = 255
+    return pixels
 
 
 def work(originals: Path, folder: Path, seed: int, first: int, last: int) -> None:
