@@ -76,7 +76,7 @@ def faulty(real_slides, tmp_path_factory):
     boxes = {
         "blur": (1500, 1700, 2700, 3000),
         "pen": (300, 200, 1500, 900),
-        "fold": (2000, 300, 2500, 1500),
+        "fold": (1900, 300, 2600, 1500),
         "bubble": (300, 1700, 1300, 2700),
     }
     paint_all(pixels, boxes)
