@@ -30,6 +30,7 @@ import tifffile
 import zarr
 from zarr.codecs import ZstdCodec
 
+from benchmarks import others
 from benchmarks.machine import circumstances
 from benchmarks.make_slide import make_slide
 from pipeline.config import IngestConfig
@@ -57,6 +58,8 @@ def main() -> None:
         if not given.skip_pixels:
             figure["compared_with_tifffile"] = compare_pixels(slide, store_of(given.folder, slide))
         print(json.dumps({"figure": "ingest ÷ cp + fsync", **figure, **about}, ensure_ascii=False), flush=True)
+    rgb = made(given.folder, "rgb", given.side_px)
+    print(json.dumps({"figure": "beside wsidicomizer", **beside_wsidicomizer(rgb, given.folder), **about}), flush=True)
     figure = decode_route(made(given.folder, "ycbcr", min(DECODE_SIDE_PX, given.side_px)), given.folder, given.rounds)
     print(json.dumps({"figure": "decode route ÷ tifffile + zarr", **figure, **about}, ensure_ascii=False), flush=True)
 
@@ -95,6 +98,19 @@ def beside_copy(slide: Path, folder: Path, rounds: int) -> dict[str, object]:
         "peak_mib": round(peak_mib),
         "store_to_slide_bytes": round(store_bytes / slide.stat().st_size, 4),
     }
+
+
+def beside_wsidicomizer(slide: Path, folder: Path) -> dict[str, object]:
+    """The same slide into DICOM by wsidicomizer, tiles copied: it computes no hash, no mask and compares no pixels."""
+    target = folder / "dicom"
+    shutil.rmtree(target, ignore_errors=True)
+    copied = copy_seconds(slide, folder / "copy.bin")
+    theirs = others.convert(slide, target)
+    shutil.rmtree(target, ignore_errors=True)
+    if isinstance(theirs, str):
+        return {"slide": slide.name, "reason": theirs}
+    seconds, _ = ingest_seconds(slide, folder / "ingested")
+    return {"slide": slide.name, "copy_s": round(copied, 2), "ingest_s": round(seconds, 2), "theirs": theirs}
 
 
 def copy_seconds(slide: Path, target: Path) -> float:

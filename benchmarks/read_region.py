@@ -1,13 +1,14 @@
 """How fast a slide is read: our reader beside libjpeg-turbo alone, OpenSlide, tifffile with zarr-python, TIAToolbox.
 
-    .venv/bin/python -m benchmarks.read_region [--folder DIR] [--side-px 100000] [--rounds 7] [--tiatoolbox PYTHON]
+    .venv/bin/python -m benchmarks.read_region [--folder DIR] [--side-px 100000] [--colour rgb|ycbcr] [--rounds 7]
 
 A slide is made by `benchmarks.make_slide` and ingested (both kept in the folder). Regions of 1024 × 1024 px at level 0,
 at random places that no contender has read before in its process, are read as y,x,c arrays. Contenders take turns
 within each round, so that all meet the same noise; figures are medians over rounds of ratios within a round.
-"libjpeg" decodes the very chunks that the regions touch, out of memory, one call per chunk. TIAToolbox runs in a
-process of its own under the interpreter given (benchmarks/others.sh makes one). Prints a JSON line per figure; the
-committed ones are in benchmarks/results/read_region.jsonl.
+"libjpeg" decodes the very chunks that the regions touch, out of memory, one call per chunk. TIAToolbox's two readers
+and wsidicomizer's run in processes of their own where `python -m benchmarks.others` has installed them, on one core,
+ours on the same places right before and after. Prints a JSON line per figure; the committed ones are in
+benchmarks/results/read_region.jsonl.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import subprocess
 import tempfile
 import threading
 import time
+import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -30,6 +31,7 @@ import torch
 import zarr
 from torch.utils.data import DataLoader, Dataset
 
+from benchmarks import others
 from benchmarks.machine import circumstances
 from benchmarks.make_slide import make_slide
 from pipeline.config import IngestConfig
@@ -48,22 +50,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "gemslide-benchmarks")
     parser.add_argument("--side-px", type=int, default=100_000)
-    parser.add_argument("--colour", choices=("rgb", "ycbcr"), default="ycbcr")
+    parser.add_argument("--colour", choices=("rgb", "ycbcr"), default="rgb")
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--tiatoolbox", type=Path, help="Python of an environment with TIAToolbox.")
     given = parser.parse_args()
     slide, store = prepare(given.folder, given.side_px, given.colour)
     rounds = Rounds(slide, store, given.side_px)
     about = circumstances("benchmarks.read_region")
     for name, figure in rounds.measure(given.rounds).items():
         print(json.dumps({"figure": name, **figure, "slide": slide.name, **about}, ensure_ascii=False), flush=True)
-    if given.tiatoolbox:
-        print(
-            json.dumps(
-                {**beside_tiatoolbox(given.tiatoolbox, slide, store, given.side_px), **about}, ensure_ascii=False
-            ),
-            flush=True,
-        )
+    for name in others.HOMES:
+        if name != "wsidicom":  # it reads DICOM only
+            figure = beside(name, slide, store, given.side_px)
+            print(json.dumps({**figure, "slide": slide.name, **about}, ensure_ascii=False), flush=True)
 
 
 def prepare(folder: Path, side_px: int, colour: str) -> tuple[Path, Path]:
@@ -210,27 +208,37 @@ def read_by_loader(store: Path, corners: Corners) -> float:
     return (time.perf_counter() - start) * len(corners) / (len(corners) - PREFETCHED)
 
 
-def beside_tiatoolbox(python: Path, slide: Path, store: Path, side_px: int) -> dict[str, object]:
-    """Regions per second of TIAToolbox's reader and of ours on the same places, one after the other."""
+def beside(name: str, slide: Path, store: Path, side_px: int) -> dict[str, object]:
+    """Regions per second of another project's reader and of ours, on the same places, one core each."""
     places = np.random.default_rng(1).integers(0, side_px - SIDE_PX, (REGIONS // 2, 2)).tolist()
-    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
-        json.dump(places, file)
-        file.flush()
-        script = Path(__file__).with_name("others_read.py")
-        command = [str(python), str(script), str(slide), file.name, str(SIDE_PX)]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-    theirs = json.loads(done.stdout.splitlines()[-1])
+    figure = f"ours ÷ {name}, regions per second"
+    before = seconds_of_ours(store, places)
+    theirs = others.read(name, slide, places, SIDE_PX, cores=1)
+    if isinstance(theirs, str):
+        return {"figure": figure, "reason": theirs}
+    seconds = (before + seconds_of_ours(store, places)) / 2
+    return {
+        "figure": figure,
+        "ratio": round(theirs["seconds"] / seconds, 2),
+        "regions_per_s": round(len(places) / seconds, 1),
+        "same_pixels": theirs["crc32"] == crc_of_ours(store, places),
+        "theirs": theirs,
+    }
+
+
+def seconds_of_ours(store: Path, places: Corners) -> float:
     reader = StoreReader(store)
     start = time.perf_counter()
     for x, y in places:
         reader.read_region(0, x, y, SIDE_PX, SIDE_PX)
-    seconds = time.perf_counter() - start
-    return {
-        "figure": "ours ÷ TIAToolbox's reader, regions per second",
-        "ratio": round(theirs["seconds"] / seconds, 2),
-        "regions_per_s": round(len(places) / seconds, 1),
-        "theirs": theirs,
-    }
+    return time.perf_counter() - start
+
+
+def crc_of_ours(store: Path, places: Corners) -> int:
+    reader, crc = StoreReader(store), 0
+    for x, y in places:
+        crc = zlib.crc32(reader.read_region(0, x, y, SIDE_PX, SIDE_PX), crc)
+    return crc
 
 
 if __name__ == "__main__":
