@@ -44,11 +44,13 @@ class DicomSlide:
 
     @property
     def openslide_file(self) -> Path | None:
-        """The file through which OpenSlide can bear witness; None where it would take the colours for others.
+        """The file through which OpenSlide can bear witness; None where it would be misled.
 
         OpenSlide believes the attribute Photometric Interpretation, which is often wrong; frames say it themselves.
+        And it believes a damaged table of offsets, and crashes.
         """
-        return self._finest_file if all(level.colours_as_said() for level in self._levels) else None
+        is_honest = all(level.colours_as_said() and not level.has_false_offsets for level in self._levels)
+        return self._finest_file if is_honest else None
 
     def _sorted_by_kind(self) -> tuple[list[list[Header]], dict[str, list[Header]]]:
         """Instances of the tissue, and the first of each other kind."""

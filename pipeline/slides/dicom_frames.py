@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,8 @@ class FrameTable:
     starts: NDArray[np.int64]
     ends: NDArray[np.int64]
     in_items: bool
+    has_false_offsets: bool = False
+    """The file has a table of offsets that does not hold. OpenSlide 4.0.1 believes it, and crashes."""
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -72,6 +74,7 @@ class FrameSource:
         self._ends = np.concatenate([table.ends for table in tables])
         self._part = np.repeat(np.arange(len(tables)), [len(table) for table in tables])
         self._in_items = tables[0].in_items
+        self.has_false_offsets = any(table.has_false_offsets for table in tables)
         self.byte_counts = np.concatenate([table.byte_counts() for table in tables])
         """Bytes of each frame in the file, int64; 0 for a frame left empty."""
 
@@ -143,7 +146,8 @@ class _Items:
             found = self._from_offsets(offsets)
             if found is not None:
                 return found
-        return self._walk()
+        is_false = self._table_bytes > 0 or "ExtendedOffsetTable" in self._header.dataset
+        return replace(self._walk(), has_false_offsets=is_false)
 
     def _listed_offsets(self) -> NDArray[np.int64] | None:
         """Offsets of the frames from the extended table (64 bit), else from the basic one (32 bit), if complete."""

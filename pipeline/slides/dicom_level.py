@@ -55,6 +55,7 @@ class DicomLevel:
         self._large_lock = threading.Lock()
         with ExitStack() as on_error:
             self._source = self._open(headers, on_error)
+            self.has_false_offsets = self._source.has_false_offsets
             self._check_frames()
             self._opened = on_error.pop_all()
 

@@ -77,7 +77,11 @@ class EncodedTiffLevel:
         return np.where(self._offsets > 0, self._grid(self._page.databytecounts), 0)
 
     def _grid(self, values: Sequence[int]) -> NDArray[np.int64]:
-        """A tag's numbers in rows and columns; absurd ones become such as lie behind any file's end."""
+        """A tag's numbers in rows and columns; absurd ones become such as lie behind any file's end.
+
+        One of the two tags may be longer than the other, and than the grid.
+        """
+        values = values[: self.rows * self.columns]
         try:
             numbers = np.asarray(values, dtype=np.int64)
         except OverflowError:

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 import tifffile
 
-from pipeline.errors import GemslideError
+from pipeline.errors import GemslideError, UnreadableError
 from pipeline.ingest.ingest import IngestReport
 from pipeline.ingest.verify import verify_store
 from pipeline.slides.open_slide import open_slide
@@ -94,9 +94,17 @@ def write_originals(folder: Path) -> list[Path]:
         {"syntax": make_dicom.JPEG_2000_LOSSLESS, "encode": make_dicom.jpeg_2000, "photometric": "YBR_RCT"},
         {"syntax": make_dicom.NATIVE, "encode": make_dicom.native, "photometric": "RGB"},
     ]  # fmt: skip
-    found += [make_dicom.write_dicom(folder / f"{i}.dcm", levels[0], **kind) for i, kind in enumerate(tile_kinds)]
+    found += [
+        make_dicom.write_dicom(folder / f"{i}.dcm", levels[0], change=_with_the_same_name, **kind)
+        for i, kind in enumerate(tile_kinds)
+    ]
     data = os.environ.get("GEMSLIDE_TEST_DATA")
     return found + ([Path(data) / name for name in SMALL_REAL] if data else [])
+
+
+def _with_the_same_name(ds: Any) -> None:
+    """So that the same seed makes the same file."""
+    ds.SOPInstanceUID = ds.file_meta.MediaStorageSOPInstanceUID = "1.2.3.4.5.6"
 
 
 def _with_header(path: Path, levels: list[Pixels], **header: Any) -> Path:
@@ -168,8 +176,12 @@ def _wrong_with_store(report: IngestReport, path: Path) -> str | None:
 
 def _witnesses(path: Path, level: int, shape: tuple[int, ...]) -> Iterator[Pixels]:
     """What OpenSlide and tifffile see, where they see a level of that size."""
+    with open_slide(path) as own:
+        openslide_file = own.openslide_file
     try:
-        with OpenSlideSlide(path, every_level=True) as slide:
+        if openslide_file is None:  # OpenSlide would be misled, or crash
+            raise UnreadableError(path.name)
+        with OpenSlideSlide(openslide_file, every_level=True) as slide:
             sizes = [(size.height_px, size.width_px, 3) for size in slide.info.levels]
             if shape in sizes:
                 yield slide.read_region(sizes.index(shape), 0, 0, shape[1], shape[0])

@@ -219,6 +219,7 @@ def test_an_offset_table_that_lies_is_not_believed(tmp_path, pixels, lie):
 
     with open_slide(path) as slide:
         np.testing.assert_array_equal(slide.read_region(0, 0, 0, WIDTH_PX, HEIGHT_PX), truth)
+        assert slide.openslide_file is None  # it would crash
 
 
 def test_frames_that_are_more_or_fewer_than_the_file_says_are_refused(tmp_path, pixels):
