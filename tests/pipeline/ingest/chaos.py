@@ -184,13 +184,13 @@ def _wait_for_lock(process: subprocess.Popen[str], project: Path) -> None:
 def _wait_for_group_to_end(group: int) -> None:
     """Children of a killed process end by themselves."""
     deadline = time.monotonic() + CHILDREN_END_WITHIN_S
-    while alive := _alive_in(group):
+    while alive := alive_in(group):
         if time.monotonic() > deadline:
             raise Broken(f"processes {alive} outlive their killed parent")
         time.sleep(0.01)
 
 
-def _alive_in(group: int) -> list[int]:
+def alive_in(group: int) -> list[int]:
     """Processes of a group, without those that only wait to be buried (proc(5), stat)."""
     alive = []
     for entry in (e for e in os.listdir("/proc") if e.isdigit()):

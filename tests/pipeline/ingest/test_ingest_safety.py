@@ -203,6 +203,41 @@ def test_a_full_disk_is_said_and_nothing_half_written_is_kept(tmp_path, source, 
     assert not ingest(source, tmp_path / "p").skipped
 
 
+def test_a_disk_that_is_full_when_a_killed_run_goes_on_is_said_and_cleared(tmp_path, source):
+    unbroken = ingest_like_the_process(source, tmp_path / "unbroken").store
+    with small_disk(tmp_path / "small", "size=3m") as disk:
+        process = start_ingest(source, disk / "p", pause_after_shard=4)
+        process.kill()
+        process.communicate(timeout=60)
+        with (disk / "junk").open("wb", buffering=0) as junk, contextlib.suppress(OSError):
+            while junk.write(bytes(4096)):
+                pass
+
+        with pytest.raises(DiskFullError, match="no space left while writing"):
+            ingest_like_the_process(source, disk / "p")
+
+        assert left_in(disk / "p") == []
+        (disk / "junk").unlink()
+        assert tree(ingest_like_the_process(source, disk / "p").store) == tree(unbroken)
+
+
+def test_a_disk_that_became_read_only_when_a_killed_run_goes_on_keeps_what_was_finished(tmp_path, source):
+    unbroken = ingest_like_the_process(source, tmp_path / "unbroken").store
+    with small_disk(tmp_path / "small", "size=3m") as disk:
+        process = start_ingest(source, disk / "p", pause_after_shard=4)
+        process.kill()
+        process.communicate(timeout=60)
+        remount = ["mount", "-o", "remount,{}", str(disk)]
+        subprocess.run([word.format("ro") for word in remount], check=True)
+
+        with pytest.raises(DiskFullError, match="cannot be written"):
+            ingest_like_the_process(source, disk / "p")
+
+        subprocess.run([word.format("rw") for word in remount], check=True)
+        assert left_in(disk / "p") == [".S-1.partial"]
+        assert tree(ingest_like_the_process(source, disk / "p").store) == tree(unbroken)
+
+
 def test_a_disk_without_room_for_another_file_is_said_too(tmp_path, source):
     with small_disk(tmp_path / "small", "nr_inodes=2") as disk, pytest.raises(DiskFullError, match=r"S-1\.ome\.zarr"):
         ingest(source, disk)
