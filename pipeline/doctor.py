@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import shutil
 from collections.abc import Callable
@@ -34,6 +35,7 @@ class Finding:
 def examine(project: Path) -> list[Finding]:
     """Look at everything a run may need. Libraries are imported one by one, so that a missing one is a finding."""
     reinstall = "make setup (or: pip install --force-reinstall -r requirements.lock)"
+    entry_points = f"{reinstall}, then pip install --no-deps -e ."
     return [
         *(Finding(f"version {n}", v != "not installed", v, reinstall) for n, v in versions().items()),
         _guarded("OpenSlide library", _openslide, reinstall),
@@ -41,8 +43,8 @@ def examine(project: Path) -> list[Finding]:
         _guarded("OpenCV library", _opencv, reinstall),
         _guarded("codec jpeg", _jpeg, reinstall),
         *(_guarded(f"codec {name}", partial(_codec, name), reinstall) for name in CODECS),
-        *(_guarded(f"zarr codec {n}", partial(_zarr_codec, n), "pip install --no-deps -e .") for n in ZARR_CODECS),
-        _guarded("DICOM reader", _dicom, reinstall),
+        *(_guarded(f"zarr codec {name}", partial(_zarr_codec, name), entry_points) for name in ZARR_CODECS),
+        _guarded("DICOM libraries", _dicom, reinstall),
         _gpu(),
         _disk(project),
         *_optional_parts(),
@@ -97,9 +99,9 @@ def _zarr_codec(name: str) -> str:
 
 
 def _dicom() -> str:
-    from pipeline.slides.dicom_ import DicomSlide  # imports them all
-
-    return f"{DicomSlide.__name__} can be imported"
+    for module in ("pydicom", "wsidicom.codec"):
+        importlib.import_module(module)
+    return "pydicom and wsidicom can be imported"
 
 
 def _gpu() -> Finding:

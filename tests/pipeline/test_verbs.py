@@ -187,7 +187,7 @@ def test_a_message_with_brackets_is_shown_whole(gemslide, tmp_path):
     assert "[run 3] slide" in done.err
 
 
-@pytest.mark.parametrize("library", ["imagecodecs", "openslide", "zarr", "cv2"])
+@pytest.mark.parametrize("library", ["imagecodecs", "openslide", "zarr", "cv2", "pydicom", "wsidicom"])
 def test_doctor_works_where_a_library_is_missing(library):
     code = (
         f"import sys; sys.modules[{library!r}] = None; sys.argv = ['gemslide', 'doctor'];"
