@@ -11,9 +11,10 @@ import tifffile
 from PIL import Image
 
 from pipeline.errors import NotBrightfieldRgbError, UnreadableError
-from pipeline.slides.limits import MAX_TILE_BYTES
+from pipeline.slides import jpeg
+from pipeline.slides.limits import MAX_TILE_BYTES, MAX_WHOLE_PAGE_BYTES
 from pipeline.slides.slide import Pixels
-from pipeline.slides.tiff_checks import PLANAR_CONTIG, has_plain_sizes, is_rgb, tile_bytes
+from pipeline.slides.tiff_checks import COMPRESSION_JPEG, PLANAR_CONTIG, has_plain_sizes, is_rgb, tile_bytes
 from pipeline.slides.tiff_metadata import philips_images
 
 _ASSOCIATED = {"thumbnail": "thumbnail", "label": "label", "macro": "macro", "overview": "macro"}
@@ -136,11 +137,23 @@ def associated_pixels(source: tifffile.TiffPage | bytes) -> Pixels:
     """Decode what `associated_sources` found.
 
     Raises:
+        ValueError: it claims more pixels than such an image has.
         whatever tifffile or Pillow raise on damaged data.
     """
     if not isinstance(source, bytes):
+        _check_page_claim(source)
         return np.asarray(source.asarray(), dtype=np.uint8)
     with Image.open(io.BytesIO(source), formats=["JPEG"]) as picture:
         if picture.width * picture.height > _MAX_ASSOCIATED_PX:
             raise ValueError(f"claims {picture.width}×{picture.height} px")
         return np.asarray(picture.convert("RGB"))
+
+
+def _check_page_claim(page: tifffile.TiffPage) -> None:
+    """Of the page, and of its JPEG segments: their decoder makes room for what they say of themselves."""
+    if not has_plain_sizes(page) or page.imagewidth * page.imagelength > _MAX_ASSOCIATED_PX:
+        raise ValueError(f"claims {page.imagewidth}×{page.imagelength} px")
+    if page.compression == COMPRESSION_JPEG:
+        for offset, count in zip(page.dataoffsets, page.databytecounts, strict=False):
+            page.parent.filehandle.seek(offset)
+            jpeg.check_claim(page.parent.filehandle.read(count), MAX_WHOLE_PAGE_BYTES)

@@ -14,13 +14,14 @@ import pytest
 import tifffile
 
 from pipeline.errors import GemslideError
-from tests.pipeline.make import halved, ingest, picture
+from tests.pipeline.make import APERIO, halved, ingest, overwrite_tag, picture
 from tests.pipeline.slides.fuzz import Memory
 
 HUGE_PX = 65_500
 BOMB_BYTES = 512 * 2**20
 LIMIT_BYTES = 150 * 2**20
 JPEG_2000 = 34712
+IMAGE_WIDTH, IMAGE_LENGTH, ROWS_PER_STRIP = 256, 257, 278
 SQUARE, OBLONG = (64, 64), (48, 64)
 """Square tiles pass through; others are decoded."""
 
@@ -84,13 +85,29 @@ def write_bomb(path, name, level):
     return path
 
 
+def write_label_bomb(path, *, in_stream):
+    """A small Aperio slide whose label claims too much: its page, or the JPEG in it."""
+    with tifffile.TiffWriter(path) as tiff:
+        common = {"photometric": "rgb", "compression": "jpeg", "metadata": None, "dtype": np.uint8}
+        tile, text = picture(64, 64), APERIO.format(width=64, height=64)
+        tiff.write(iter([jpeg(tile)]), shape=(64, 64, 3), tile=(64, 64), description=text, **common)
+        tiff.write(iter([jpeg(tile)]), shape=(64, 64, 3), rowsperstrip=64, description=text, **common)  # thumbnail
+        label = huge_jpeg(tile) if in_stream else jpeg(tile)
+        text = "Aperio Image Library v11.2.1\r\nlabel 64x64"
+        tiff.write(iter([label]), shape=(64, 64, 3), rowsperstrip=64, subfiletype=1, description=text, **common)
+    if not in_stream:
+        for tag in (IMAGE_WIDTH, IMAGE_LENGTH, ROWS_PER_STRIP):
+            overwrite_tag(path, tag, HUGE_PX, page=2)
+    return path
+
+
 def light(paths, root):
     """Ingest each of the files; what became of them, and the memory that took. Run in a process of its own."""
     ingest(paths[0], root / "warm", mpp=0.5)
     for path in paths:
         memory = Memory()
         try:
-            ingest(path, root / path.stem, mpp=0.5)
+            ingest(path, root / path.stem, mpp=0.5, keep_associated=("label",))
             outcome = ["done", ""]
         except GemslideError as error:
             outcome = [error.code, str(error)]
@@ -104,6 +121,9 @@ def outcomes(tmp_path_factory):
     names = [(name, level) for name in BOMBS for level in (0, 1)]
     paths = [write_bomb(folder / "harmless.tiff", "deflate", None)]
     paths += [write_bomb(folder / f"{i}.tiff", name, level) for i, (name, level) in enumerate(names)]
+    for in_stream in (False, True):
+        names.append(("label", in_stream))
+        paths.append(write_label_bomb(folder / f"label{in_stream}.svs", in_stream=in_stream))
     code = (
         "import sys; from pathlib import Path; from tests.pipeline.ingest.test_bombs import light; "
         "light([Path(p) for p in sys.argv[2:]], Path(sys.argv[1]))"
@@ -124,4 +144,12 @@ def test_a_tile_that_is_a_bomb_is_refused_with_the_tile_named_and_takes_no_memor
     code, message, taken_bytes, left = outcomes[name, level]
 
     assert (code, "row 0, column 1" in message, left) == ("corrupt_tile", True, []), message
+    assert taken_bytes < LIMIT_BYTES
+
+
+@pytest.mark.parametrize("in_stream", [False, True])
+def test_a_label_that_is_a_bomb_is_refused_when_it_is_asked_for(outcomes, in_stream):
+    code, message, taken_bytes, left = outcomes["label", in_stream]
+
+    assert (code, "its label image cannot be decoded" in message, left) == ("corrupt_tile", True, []), message
     assert taken_bytes < LIMIT_BYTES
