@@ -40,11 +40,11 @@ class Pyramid:
         return self.coding not in LOSSLESS
 
     def levels(self) -> list[Pixels]:
-        """Pixels of the levels; none is as wide as the one before."""
+        """Pixels of the levels, down to 8 px: of a smaller one nobody can tell that it has the slide's proportions."""
         levels = [picture(*self.size_wh, self.seed)]
         for factor in self.factors:
             smaller = np.ascontiguousarray(levels[-1][::factor, ::factor])
-            if smaller.shape[1] < levels[-1].shape[1]:
+            if min(smaller.shape[:2]) >= 8:
                 levels.append(smaller)
         return levels
 
