@@ -16,6 +16,7 @@ from pipeline.store.checksums import read_checksums
 from pipeline.store.codecs import decode_chunk, encode_zstd
 from pipeline.store.layout import CHECKSUMS
 from pipeline.store.overlays import Predictions, write_predictions
+from pipeline.store.quality import SCORE_NAMES, Quality, write_quality
 from pipeline.store.reader import StoreReader
 from pipeline.store.shard import sum_file, write_shard
 from tests.pipeline.make import halved, ingest, picture, write_jpeg_pyramid
@@ -184,12 +185,16 @@ def test_a_chunk_that_does_not_decode_is_found_although_its_checksum_is_right(st
         verify_store(store, every_chunk=True)
 
 
-def test_predictions_added_later_do_not_disturb(store, source):
-    probabilities = np.full((2, 7, 10), 0.5, np.float16)
-    write_predictions(store, Predictions("m-1", ("a", "b"), probabilities, 128.0, 128.0, {}), mpp0=0.5)
+def test_predictions_and_quality_added_later_do_not_disturb(store, source):
+    before = read_checksums(store)
+    write_predictions(
+        store, Predictions("m-1", ("a", "b"), np.full((2, 7, 10), 0.5, np.float16), 128, 128, {}), mpp0=0.5
+    )
+    scores = np.full((4, 7, 10), 0.1, np.float16)
+    write_quality(store, Quality(SCORE_NAMES, scores, 128, {}), mpp0=0.5, summary={"verdict": "good"}, stain={})
 
     assert verify_store(store, source=source)
-    assert read_checksums(store)
+    assert read_checksums(store) == before
 
 
 def test_the_command_has_one_line_per_store_and_an_exit_code(store, source, gemslide, tmp_path):
