@@ -131,7 +131,7 @@ class Chaos:
             time.sleep(delay_s)
         process.kill()
         process.communicate(timeout=60)
-        _wait_for_group_to_end(process.pid)
+        wait_for_group_to_end(process.pid)
         self.tally.killed += 1
         self.tally.moments[self._moment(project)] += 1
 
@@ -181,16 +181,20 @@ def _wait_for_lock(process: subprocess.Popen[str], project: Path) -> None:
         time.sleep(0.002)
 
 
-def _wait_for_group_to_end(group: int) -> None:
-    """Children of a killed process end by themselves."""
+def wait_for_group_to_end(group: int) -> None:
+    """Children of a killed process end by themselves.
+
+    Raises:
+        Broken: they do not.
+    """
     deadline = time.monotonic() + CHILDREN_END_WITHIN_S
-    while alive := alive_in(group):
+    while alive := _alive_in(group):
         if time.monotonic() > deadline:
             raise Broken(f"processes {alive} outlive their killed parent")
         time.sleep(0.01)
 
 
-def alive_in(group: int) -> list[int]:
+def _alive_in(group: int) -> list[int]:
     """Processes of a group, without those that only wait to be buried (proc(5), stat)."""
     alive = []
     for entry in (e for e in os.listdir("/proc") if e.isdigit()):
