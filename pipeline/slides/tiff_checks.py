@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from numbers import Integral
 
 import numpy as np
 import tifffile
@@ -30,7 +31,10 @@ def check_page(page: tifffile.TiffPage, file_bytes: int, name: str, *, more: Cal
         UnreadableError, ClaimsTooMuchError, NotBrightfieldRgbError: why not.
     """
     if not has_plain_sizes(page):
-        raise UnreadableError(f"{name}: its size tags hold several numbers each. The file is damaged; copy it again.")
+        raise UnreadableError(
+            f"{name}: its size tags hold several numbers each, or its tile tags none. The file is damaged; copy it "
+            "again."
+        )
     _check_claim(page, file_bytes, name)
     _check_compression(page, name)
     _check_pixels_are_rgb(page, name, more)
@@ -51,12 +55,18 @@ def check_page_chain(tiff: tifffile.TiffFile, file_bytes: int, name: str) -> Non
 
 
 def has_plain_sizes(page: tifffile.TiffPage) -> bool:
-    """Whether sizes are numbers: a damaged tag gives a tuple, and multiplying that takes all memory."""
+    """Whether sizes and places of tiles are numbers.
+
+    A damaged tag gives a tuple for a size, and multiplying that takes all memory; and bytes or text for a place.
+    """
     sizes = (
         page.imagewidth, page.imagelength, page.imagedepth, page.tilewidth, page.tilelength, page.rowsperstrip,
         page.samplesperpixel, page.compression,
     )  # fmt: skip
-    return all(isinstance(size, int) for size in sizes)
+    return all(isinstance(size, int) for size in sizes) and all(
+        not isinstance(places, bytes) and all(isinstance(place, Integral) for place in places[:1])
+        for places in (page.dataoffsets, page.databytecounts)
+    )
 
 
 def is_rgb(page: tifffile.TiffPage) -> bool:

@@ -25,7 +25,7 @@ WITHIN_S = 60
 def sources(tmp_path_factory):
     """Two small slides and, in the middle, one that takes a while."""
     folder = tmp_path_factory.mktemp("sources")
-    sizes = {"A": (700, 500), "slow": (6000, 4000), "B": (500, 700)}
+    sizes = {"A": (700, 500), "slow": (4000, 2600), "B": (500, 700)}
     for seed, (name, size) in enumerate(sizes.items()):
         write_jpeg_pyramid(folder / f"{name}.tiff", halved(picture(*size, seed), 1), tile_px=128)
     (folder / "slides.csv").write_text("path,slide_id\n" + "".join(f"{name}.tiff,{name}\n" for name in sizes))

@@ -211,6 +211,19 @@ def test_a_size_that_is_a_list_of_numbers_is_unreadable_and_takes_no_memory(tmp_
         open_slide(pyramid)
 
 
+@pytest.mark.parametrize("kind", [1, 2, 7, 11])
+@pytest.mark.parametrize("tag", [324, 325])
+def test_tiles_whose_places_are_no_numbers_are_refused(tmp_path, pyramid, tag, kind):
+    """BYTE, ASCII, UNDEFINED and FLOAT in place of LONG: tifffile gives bytes, text and fractions."""
+    with tifffile.TiffFile(pyramid) as tiff:
+        at = tiff.pages[0].tags[tag].offset + 2
+    with pyramid.open("r+b") as stream:
+        stream.seek(at)
+        stream.write(kind.to_bytes(2, "little"))
+
+    assert refused(pyramid, tmp_path / "p").code in ("unreadable", "corrupt_tile")
+
+
 def test_a_large_file_in_strips_is_refused_with_what_to_do(tmp_path):
     path = tmp_path / "a.tiff"
     tifffile.imwrite(path, shape=(10_000, 10_000, 3), dtype=np.uint8, photometric="rgb")
