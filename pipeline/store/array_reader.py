@@ -122,18 +122,41 @@ class ArrayReader:
         spec = self.spec
         if not (0 <= row < spec.rows and 0 <= column < spec.columns):
             raise IndexError(f"chunk row {row}, column {column}: the level has {spec.rows} × {spec.columns}")
-        n = spec.shard_chunks
-        shard = self._shard(row // n, column // n)
-        if shard is None:
-            return None
-        at = (row % n) * n + column % n
-        count = shard.counts[at]
-        if not count:
-            return None
-        data = os.pread(shard.descriptor, count, shard.offsets[at])
-        if len(data) != count:
-            raise self._corrupt(row, column, f"{len(data)} of {count} bytes")
-        return data
+        return self._chunks(row, range(column, column + 1))[0]
+
+    def _chunks(self, row: int, columns: range) -> list[bytes | None]:
+        """Neighbouring chunks of one row, those of a shard in one read where they lie side by side."""
+        n = self.spec.shard_chunks
+        found: list[bytes | None] = []
+        for shard_column in range(columns.start // n, (columns.stop - 1) // n + 1):
+            shard = self._shard(row // n, shard_column)
+            first = max(columns.start, shard_column * n)
+            count = min(columns.stop, (shard_column + 1) * n) - first
+            if shard is None:
+                found += [None] * count
+                continue
+            at = row % n * n + first % n
+            offsets, counts = shard.offsets[at : at + count], shard.counts[at : at + count]
+            found += self._read(shard, offsets, counts, row, first)
+        return found
+
+    def _read(self, shard: _Shard, offsets: list[int], counts: list[int], row: int, column: int) -> list[bytes | None]:
+        there = [(offset, offset + count) for offset, count in zip(offsets, counts, strict=True) if count]
+        if not there:
+            return [None] * len(counts)
+        start, end = min(there)[0], max(there)[1]
+        if end - start != sum(counts) and len(counts) > 1:
+            one_by_one = zip(offsets, counts, range(column, column + len(counts)), strict=True)
+            return [self._read(shard, [offset], [count], row, c)[0] for offset, count, c in one_by_one]
+        data = os.pread(shard.descriptor, end - start, start)
+        if len(data) != end - start:
+            raise self._corrupt(row, column, f"{len(data)} of {end - start} bytes")
+        if len(counts) == 1:
+            return [data]
+        return [
+            data[offset - start : offset - start + count] if count else None
+            for offset, count in zip(offsets, counts, strict=True)
+        ]
 
     def _shard(self, shard_row: int, shard_column: int) -> _Shard | None:
         key = self.spec.shard_key(shard_row, shard_column)
@@ -142,15 +165,12 @@ class ArrayReader:
     def __reduce__(self) -> tuple[Any, ...]:
         return (ArrayReader, (self.path, self.spec, self._identity))
 
-    def decoded_chunk(self, row: int, column: int, *, out: Pixels | None = None) -> Pixels | None:
-        """A chunk's pixels, uint8 (chunk_px, chunk_px, 3); None for a sparse one.
-
-        Args:
-            out: memory that may be decoded into.
-        """
+    def decoded_chunk(self, row: int, column: int) -> Pixels | None:
+        """A chunk's pixels, uint8 (chunk_px, chunk_px, 3); None for a sparse one."""
         data = self.chunk(row, column)
-        if data is None:
-            return None
+        return None if data is None else self._decoded(data, row, column)
+
+    def _decoded(self, data: bytes, row: int, column: int, *, out: Pixels | None = None) -> Pixels:
         try:
             return decode_chunk(self.spec.codec, data, self.spec.chunk_px, out=out)
         except ChunkError as error:
@@ -180,18 +200,24 @@ class ArrayReader:
         if x0 >= x1 or y0 >= y1:
             return region
 
-        def paste(row: int, column: int) -> None:
-            left, top = max(x0, column * t), max(y0, row * t)
-            right, bottom = min(x1, (column + 1) * t), min(y1, (row + 1) * t)
-            part = region[top - y_px : bottom - y_px, left - x_px : right - x_px]
-            chunk = self.decoded_chunk(row, column, out=_scratch(t))
-            if chunk is None:
-                part[...] = FILL_VALUE
-            else:
-                part[...] = chunk[top - row * t : bottom - row * t, left - column * t : right - column * t]
+        def paste(row: int, first: int, end: int) -> None:
+            """Decode neighbouring chunks of one row into their place."""
+            top, bottom = max(y0, row * t), min(y1, (row + 1) * t)
+            band = region[top - y_px : bottom - y_px]
+            for column, data in zip(range(first, end), self._chunks(row, range(first, end)), strict=True):
+                left, right = max(x0, column * t), min(x1, (column + 1) * t)
+                part = band[:, left - x_px : right - x_px]
+                if data is None:
+                    part[...] = FILL_VALUE
+                else:
+                    chunk = self._decoded(data, row, column, out=_scratch(t))
+                    part[...] = chunk[top - row * t : bottom - row * t, left - column * t : right - column * t]
 
         rows, columns = range(y0 // t, -(-y1 // t)), range(x0 // t, -(-x1 // t))
-        in_threads(paste, itertools.product(rows, columns), threads)
+        step = -(-len(columns) // threads)
+        starts = range(columns.start, columns.stop, step)
+        runs = ((row, first, min(first + step, columns.stop)) for row in rows for first in starts)
+        in_threads(paste, runs, threads)
         return region
 
     def read_whole(self, width_px: int, height_px: int) -> Pixels:

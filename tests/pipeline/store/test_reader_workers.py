@@ -110,7 +110,7 @@ def test_an_index_is_read_once_and_chunks_are_not_kept(readers, monkeypatch):
     for _ in range(3):
         reader.read_region(0, 0, 0, 512, 512)
 
-    assert (len(opened), len(asked)) == (1, 3 * 4)
+    assert (len(opened), len(asked)) == (1, 3 * 2)  # two rows of two neighbours
 
 
 class Regions(torch.utils.data.Dataset):
