@@ -6,7 +6,7 @@ A slide is made by `benchmarks.make_slide` and ingested (both kept in the folder
 at random places that no contender has read before in its process, are read as y,x,c arrays. Contenders take turns
 within each round, so that all meet the same noise; figures are medians over rounds of ratios within a round.
 "libjpeg" decodes the very chunks that the regions touch, out of memory, one call per chunk, and keeps a region's pixels
-until all are there; "libjpeg, thrown away" drops each chunk's at once, so that they never leave the cache. TIAToolbox's two readers
+until all are there; "libjpeg, thrown away" drops each at once, so that they never leave the cache. TIAToolbox's readers
 and wsidicomizer's run in processes of their own where `python -m benchmarks.others` has installed them, on one core,
 ours on the same places right before and after. Prints a JSON line per figure; the committed ones are in
 benchmarks/results/read_region.jsonl.
