@@ -43,8 +43,10 @@ class IngestConfig(Section):
 
     keep_associated: tuple[Literal["label", "macro", "thumbnail"], ...] = ()
     """Associated images to keep. The default keeps none: labels show names and dates."""
-    shard_px: int = Field(4096, ge=256)
-    """Side of a shard: the largest multiple of the chunk that fits."""
+    shard_px: int = Field(8192, ge=256)
+    """Side of a shard of copied tiles: the largest multiple of the chunk that fits."""
+    decode_shard_px: int = Field(4096, ge=256)
+    """The same of decoded levels, and of a level that others are built from: a shard of each is in memory, decoded."""
     pass_through: bool = True
     """Whether tiles are copied as they stand where they can be; else every level is decoded and stored anew."""
     decode_chunk_px: int = Field(512, ge=64)

@@ -7,7 +7,7 @@ was killed goes on with the shards that are not there.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
@@ -25,8 +25,8 @@ from pipeline.store.shard import FileSum, sum_file, write_shard
 from pipeline.store.threads import in_threads
 
 CORES = max(2, os.cpu_count() or 1)
-COPIERS = 3 * CORES
-"""Copying waits for the disk most of the time."""
+COPIERS = 2 * CORES
+"""Copying waits for the disk about half of the time."""
 
 
 class LevelsWriter:
@@ -88,9 +88,12 @@ class LevelsWriter:
 
     def _copy(self, index: int, row: int, column: int, *, want: bool) -> Pixels | None:
         plan = self._plans[index]
-        chunks = _copied(plan, row, column)
+        if not want:
+            self._write(index, row, column, _copied(plan, row, column))
+            return None
+        chunks = list(_copied(plan, row, column))
         self._write(index, row, column, chunks)
-        if not want or not any(chunks):
+        if not any(chunks):
             return None
         n, codec, t = plan.spec.shard_chunks, plan.spec.codec, plan.spec.chunk_px
         block = self._white(index, row, column)
@@ -172,7 +175,7 @@ class LevelsWriter:
     def _white(self, index: int, row: int, column: int) -> Pixels:
         return np.full((*self._shape(index, row, column), 3), FILL_VALUE, np.uint8)
 
-    def _write(self, index: int, row: int, column: int, chunks: list[Stream]) -> None:
+    def _write(self, index: int, row: int, column: int, chunks: Iterable[Stream]) -> None:
         path = self._path(index, row, column)
         written = write_shard(path, chunks)
         if written is not None:
@@ -193,17 +196,17 @@ def _shards(spec: ArraySpec) -> Iterator[tuple[int, int]]:
     return ((row, column) for row in range(spec.shard_rows) for column in range(spec.shard_columns))
 
 
-def _copied(plan: LevelPlan, shard_row: int, shard_column: int) -> list[Stream]:
-    """A shard's chunks in C order, a row of tiles at a time; () outside the grid."""
+def _copied(plan: LevelPlan, shard_row: int, shard_column: int) -> Iterator[Stream]:
+    """A shard's chunks in C order, read a row of tiles at a time; () outside the grid."""
     assert plan.encoded is not None
     n, spec = plan.spec.shard_chunks, plan.spec
     columns = range(shard_column * n, min(spec.columns, shard_column * n + n))
+    rows = range(shard_row * n, min(spec.rows, shard_row * n + n))
     beside: list[Stream] = [()] * (n - len(columns))
-    chunks: list[Stream] = []
-    for row in range(shard_row * n, min(spec.rows, shard_row * n + n)):
-        chunks += plan.encoded.streams(row, columns)
-        chunks += beside
-    return chunks + [()] * (n * n - len(chunks))
+    for row in rows:
+        yield from plan.encoded.streams(row, columns)
+        yield from beside
+    yield from [()] * (n * (n - len(rows)))
 
 
 def _paste(block: Pixels, pixels: Pixels, top: int, left: int) -> None:

@@ -22,8 +22,8 @@ _MIN_LIGHTNESS = 55.0
 _MAX_CHROMA = 14.0
 """Glass is light and nearly without colour, under every scanner's lamp."""
 _MIN_SHARE = 0.002
-_BACKGROUND_SAMPLE = 2**20
-_BAND_ROWS = 256
+_BACKGROUND_SAMPLE = 2**18
+_BAND_ROWS = 64
 
 
 @dataclass(frozen=True)
@@ -51,13 +51,15 @@ def find_tissue(pixels: Pixels, mpp: float, config: TissueConfig) -> Tissue:
     mask = np.empty(blurred.shape[:2], bool)
     for top in range(0, len(blurred), _BAND_ROWS):
         away = to_lab(blurred[top : top + _BAND_ROWS]) - np.asarray(background, np.float32)
-        mask[top : top + _BAND_ROWS] = np.einsum("yxc,yxc->yx", away, away) > config.min_delta_e**2
+        np.multiply(away, away, out=away)
+        mask[top : top + _BAND_ROWS] = away[..., 0] + away[..., 1] + away[..., 2] > config.min_delta_e**2
     return Tissue(_clean(mask, mpp, config), mpp, background)
 
 
 def to_lab(pixels: Pixels) -> NDArray[np.float32]:
     """CIELAB (D65) of sRGB pixels, float32 of the same shape."""
-    return np.asarray(cv2.cvtColor(pixels.astype(np.float32) / 255, cv2.COLOR_RGB2LAB), np.float32)
+    scaled = np.multiply(pixels, np.float32(1 / 255), dtype=np.float32)
+    return np.asarray(cv2.cvtColor(scaled, cv2.COLOR_RGB2LAB, scaled), np.float32)
 
 
 def background_colour(lab: NDArray[np.float32]) -> tuple[float, float, float]:
