@@ -7,6 +7,7 @@ was killed goes on with the shards that are not there.
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -27,6 +28,8 @@ from pipeline.store.threads import in_threads
 CORES = max(2, os.cpu_count() or 1)
 COPIERS = 2 * CORES
 """Copying waits for the disk about half of the time."""
+MAX_WAITING = 2
+"""Encoded shards in memory that wait for the disk while the next is being made."""
 
 
 class LevelsWriter:
@@ -36,6 +39,9 @@ class LevelsWriter:
         self._dir, self._plans, self._advance = image_dir, plans, advance
         self.sums: dict[str, FileSum] = {}
         """Of the shards written by this run, by path below the image."""
+        # One thread, in order: a built shard is never on the disk before those it was built from.
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="write")
+        self._waiting: deque[Future[None]] = deque()
         for plan in plans:
             array_dir = image_dir / plan.about.path
             for shard_row in range(plan.spec.shard_rows):
@@ -50,15 +56,22 @@ class LevelsWriter:
             return []
         return [pool.submit(self._copy_alone, index, row, column) for row, column in _shards(plan.spec)]
 
-    def write_decoded(self, index: int) -> None:
-        """Write a level that is decoded."""
-        for row, column in _shards(self._plans[index].spec):
-            self._finish(index, row, column, want=False)
+    def write_encoded(self, index: int) -> None:
+        """Write a level that is decoded, or built with all that it is built from.
 
-    def write_chain(self, last: int) -> None:
-        """Write the last level and all that it is built from: depth first, so that one shard per level is in memory."""
-        for row, column in _shards(self._plans[last].spec):
-            self._finish(last, row, column, want=False)
+        Depth first, so that one shard per level is in memory.
+        """
+        try:
+            for row, column in _shards(self._plans[index].spec):
+                self._finish(index, row, column, want=False)
+            while self._waiting:
+                self._waiting.popleft().result()
+        finally:
+            self._waiting.clear()
+
+    def close(self) -> None:
+        """End the thread that writes; what still waits is not written."""
+        self._writer.shutdown(cancel_futures=True)
 
     def _copy_alone(self, index: int, row: int, column: int) -> None:
         self._finish(index, row, column, want=False)
@@ -156,7 +169,9 @@ class LevelsWriter:
                 _paste(block, pixels, top, left)
 
         in_threads(encode, ((r, c) for r in range(-(-height // t)) for c in range(-(-width // t))), CORES)
-        self._write(index, row, column, chunks)
+        self._waiting.append(self._writer.submit(self._write, index, row, column, chunks))
+        while len(self._waiting) > MAX_WAITING:
+            self._waiting.popleft().result()
         return block if any(chunks) else None
 
     def _stored(self, index: int, row: int, column: int) -> Pixels:
@@ -226,7 +241,7 @@ def halve(pixels: Pixels) -> Pixels:
 
 def encoded_chunk(pixels: Pixels, chunk_px: int, quality: int | None) -> Stream:
     """A chunk as a stream: zstd, or JPEG where a quality is asked for; () where everything is white."""
-    if (pixels == FILL_VALUE).all():
+    if pixels[0, 0, 0] == FILL_VALUE and (pixels == FILL_VALUE).all():
         return ()
     if pixels.shape[:2] != (chunk_px, chunk_px):
         beyond = ((0, chunk_px - pixels.shape[0]), (0, chunk_px - pixels.shape[1]), (0, 0))

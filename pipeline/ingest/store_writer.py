@@ -78,17 +78,19 @@ class StoreWriter:
         with ThreadPoolExecutor(COPIERS, thread_name_prefix="copy") as pool:
             try:
                 if last.is_built:
-                    levels.write_chain(len(self.plans) - 1)
+                    levels.write_encoded(len(self.plans) - 1)
                 copying = {index: levels.start_copying(pool, index) for index in finest_last}
                 for index in finest_last:
                     if self.plans[index].decoder is not None:
-                        levels.write_decoded(index)
+                        levels.write_encoded(index)
                 _wait_for([future for index, futures in copying.items() if index >= overview for future in futures])
                 tissue = self._find_tissue(overview)
                 _wait_for([future for futures in copying.values() for future in futures])
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
+            finally:
+                levels.close()
         return tissue
 
     def _overview_downsample(self) -> float:
