@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import statistics
 import tempfile
 import threading
@@ -43,7 +44,7 @@ from pipeline.store.reader import StoreReader
 SIDE_PX = 1024
 REGIONS, FEWER = 64, 4
 """Regions per contender and round; OpenSlide and tifffile read a quarter of them."""
-PREFETCHED = 4
+LOADER_BATCH, LOADER_TIMES = 4, 3
 Corners = list[tuple[int, int]]
 
 
@@ -192,20 +193,26 @@ def timed(run: Callable[[], float | None]) -> float:
 
 
 class Regions(Dataset):
-    """Tiles for training, read into the memory that torch's loader shares between its processes: nothing is copied."""
+    """Tiles for training, a batch at a time, read into the memory that torch's loader shares between its processes."""
 
     def __init__(self, store: Path, corners: Corners) -> None:
-        self._reader, self._corners = StoreReader(store), corners
+        self._array, self._corners = StoreReader(store).levels[0].array, corners
 
     def __len__(self) -> int:
         return len(self._corners)
 
-    def __getitem__(self, index: int) -> torch.Tensor:
-        x, y = self._corners[index]
-        storage = torch.UntypedStorage._new_shared(SIDE_PX * SIDE_PX * 3)  # as torch's own collating does
-        tile = torch.empty(0, dtype=torch.uint8).set_(storage, 0, (SIDE_PX, SIDE_PX, 3))
-        self._reader.levels[0].array.read_region(x, y, SIDE_PX, SIDE_PX, out=tile.numpy())
-        return tile
+    def __getitems__(self, indices: list[int]) -> torch.Tensor:
+        shape = (len(indices), SIDE_PX, SIDE_PX, 3)
+        storage = torch.UntypedStorage._new_shared(math.prod(shape))  # as torch's own collating does
+        batch = torch.empty(0, dtype=torch.uint8).set_(storage, 0, shape)
+        for tile, index in zip(batch.numpy(), indices, strict=True):
+            x, y = self._corners[index]
+            self._array.read_region(x, y, SIDE_PX, SIDE_PX, out=tile)
+        return batch
+
+
+def as_it_is(batch: torch.Tensor) -> torch.Tensor:
+    return batch
 
 
 def read_by_loader(store: Path, corners: Corners) -> float:
@@ -213,16 +220,17 @@ def read_by_loader(store: Path, corners: Corners) -> float:
 
     What they had ready before the clock started is not counted as read.
     """
+    tiles = corners * LOADER_TIMES
     loader = DataLoader(
-        Regions(store, corners[:PREFETCHED] + corners), batch_size=None, num_workers=2, prefetch_factor=2
+        Regions(store, tiles), batch_size=LOADER_BATCH, num_workers=2, prefetch_factor=2, collate_fn=as_it_is
     )
     batches = iter(loader)
-    for _ in range(PREFETCHED):
+    for _ in range(4):
         next(batches)
     start = time.perf_counter()
-    for _ in corners:
-        next(batches)
-    return (time.perf_counter() - start) * len(corners) / (len(corners) - PREFETCHED)
+    num_tiles = sum(len(batch) for batch in batches)
+    ready = 4 * LOADER_BATCH
+    return (time.perf_counter() - start) / (num_tiles - ready) * len(corners)
 
 
 def beside(name: str, slide: Path, store: Path, side_px: int) -> dict[str, object]:

@@ -1,0 +1,121 @@
+"""The tables of docs/benchmarks/ingest.md and its plot, from the committed results of benchmarks/ingest.py and read_region.py.
+
+.venv/bin/python -m benchmarks.report_ingest
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+
+ROOT = Path(__file__).parent.parent
+RESULTS = Path(__file__).parent / "results"
+PAGE, PICTURE = ROOT / "docs/benchmarks/ingest.md", ROOT / "docs/images/ingest.png"
+ASKED = {
+    "ingest ÷ cp + fsync": "≤ 2",
+    "decode route ÷ tifffile + zarr": "≥ 2",
+    "ours ÷ OpenSlide, regions per second": "≥ 5",
+    "ours ÷ libjpeg alone, MPix/s": "≥ 0.85",
+    "two reader threads ÷ two libjpeg threads": "≥ 0.95",
+    "DataLoader of 2 workers ÷ two libjpeg threads": "≥ 0.8",
+}
+
+
+def main() -> None:
+    ingest, reading = _lines("ingest.jsonl"), _lines("read_region.jsonl")
+    page = PAGE.read_text(encoding="utf-8")
+    page = _between(page, "ingest", _ingest_table(ingest))
+    page = _between(page, "reading", _reading_table(reading))
+    PAGE.write_text(page, encoding="utf-8")
+    _draw(ingest, reading)
+
+
+def _between(page: str, name: str, rows: list[str]) -> str:
+    """The page with other rows between its two marks of that name."""
+    before, rest = page.split(f"<!-- {name} -->\n")
+    _, after = rest.split(f"<!-- end of {name} -->")
+    return before + f"<!-- {name} -->\n" + "\n".join(rows) + f"\n<!-- end of {name} -->" + after
+
+
+def _lines(name: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (RESULTS / name).read_text(encoding="utf-8").splitlines()]
+
+
+def _spread(line: dict[str, Any]) -> str:
+    ratios = line.get("ratios")
+    return f"{line['ratio']:.2f}" + (f" ({ratios[0]:.2f}–{ratios[-1]:.2f})" if ratios else "")
+
+
+def _ingest_table(lines: list[dict[str, Any]]) -> list[str]:
+    rows = ["| measure | slide | asked | measured | |", "|---|---|---|---|---|"]
+    for line in lines:
+        name, slide = line["figure"], line["slide"].split("-")[0]
+        if name == "ingest ÷ cp + fsync":
+            sizes = "≤ 1.05" if line["jpeg_tables_bytes"] == 289 else "≤ 1.08"
+            pixels = line["compared_with_tifffile"]
+            rows += [
+                f"| {name} | {slide} | ≤ 2 | {_spread(line)} | {line['ingest_s']:.1f} s, copy {line['copy_s']:.1f} s |",
+                f"| peak memory | {slide} | ≤ 1 GiB | {line['peak_mib']} MiB | |",
+                f"| store ÷ slide, bytes | {slide} | {sizes} | {line['store_to_slide_bytes']:.3f} | |",
+                f"| tiles unlike tifffile's | {slide} | 0 | {pixels['different']} of {pixels['tiles']:,} | |",
+            ]
+        elif name == "beside wsidicomizer" and "theirs" in line:
+            theirs = line["theirs"]["seconds"]
+            rows.append(
+                f"| wsidicomizer ÷ ingest, seconds | {slide} | | {theirs / line['ingest_s']:.1f} | {theirs:.1f} s |"
+            )
+        elif name.startswith("decode route"):
+            speed = line["mpix_per_s"]
+            rows.append(f"| {name} | {slide} | ≥ 2 | {_spread(line)} | {speed['ours']} and {speed['plain']} MPix/s |")
+    return rows
+
+
+def _reading_table(lines: list[dict[str, Any]]) -> list[str]:
+    rows = ["| measure | slide | asked | measured | regions/s |", "|---|---|---|---|---|"]
+    for line in lines:
+        slide = line["slide"].split("-")[0]
+        if "reason" in line:
+            rows.append(f"| {line['figure']} | {slide} | | {line['reason']} | |")
+            continue
+        differs = "; other pixels than the scanner's" if line.get("same_pixels") is False else ""
+        asked = ASKED.get(line["figure"], "")
+        rows.append(
+            f"| {line['figure']} | {slide} | {asked} | {_spread(line)}{differs} | {line['regions_per_s']:.0f} |"
+        )
+    return rows
+
+
+def _draw(ingest: list[dict[str, Any]], reading: list[dict[str, Any]]) -> None:
+    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2), width_ratios=(2, 1))
+    others = [line for line in reading if line["figure"].endswith("regions per second") and "ratio" in line]
+    for offset, slide in ((-0.2, "ycbcr"), (0.2, "rgb")):
+        mine = [line for line in others if line["slide"].startswith(slide)]
+        names = ["gemslide", *(line["figure"].removeprefix("ours ÷ ").split(",")[0] for line in mine)]
+        speeds = [mine[0]["regions_per_s"], *(line["regions_per_s"] / line["ratio"] for line in mine)]
+        bars = left.barh([i + offset for i in range(len(names))], speeds, 0.38, label=slide)
+        left.bar_label(bars, [f"{speed:.0f}" for speed in speeds], padding=3, fontsize=8)
+        left.set_yticks(range(len(names)), names)
+    left.invert_yaxis()
+    left.set_xlabel("regions of 1024 × 1024 px per second, one thread")
+    left.legend(frameon=False)
+    copies = [line for line in ingest if line["figure"] == "ingest ÷ cp + fsync"]
+    places = range(len(copies))
+    right.bar([p - 0.2 for p in places], [line["copy_s"] for line in copies], 0.38, label="cp + fsync")
+    right.bar([p + 0.2 for p in places], [line["ingest_s"] for line in copies], 0.38, label="gemslide ingest")
+    right.set_xticks(list(places), [line["slide"].split("-")[0] for line in copies])
+    right.set_ylabel("seconds for 100,000 × 100,000 px")
+    right.legend(frameon=False)
+    for axes in (left, right):
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.tight_layout()
+    figure.savefig(PICTURE, dpi=110)
+
+
+if __name__ == "__main__":
+    main()
