@@ -1,4 +1,4 @@
-"""The tables of docs/benchmarks/ingest.md and its plot, from the committed results of benchmarks/ingest.py and read_region.py.
+"""Tables and plot of docs/benchmarks/ingest.md, from the committed results of ingest.py and read_region.py.
 
 .venv/bin/python -m benchmarks.report_ingest
 """
@@ -110,7 +110,8 @@ def _draw(ingest: list[dict[str, Any]], reading: list[dict[str, Any]]) -> None:
     right.bar([p + 0.2 for p in places], [line["ingest_s"] for line in copies], 0.38, label="gemslide ingest")
     right.set_xticks(list(places), [line["slide"].split("-")[0] for line in copies])
     right.set_ylabel("seconds for 100,000 × 100,000 px")
-    right.legend(frameon=False)
+    right.set_ylim(top=1.3 * max(line[key] for line in copies for key in ("ingest_s", "copy_s")))
+    right.legend(frameon=False, loc="upper left")
     for axes in (left, right):
         axes.spines[["top", "right"]].set_visible(False)
     figure.tight_layout()
