@@ -7,6 +7,7 @@ import fcntl
 import hashlib
 import os
 import shutil
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,15 +19,18 @@ _NO_SPACE = {errno.ENOSPC, errno.EDQUOT}
 _UNWRITABLE = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST, errno.EFBIG}
 
 
-def sha256_of(path: Path) -> str:
-    """SHA-256 of a file's bytes, as hexadecimal text."""
+def sha256_of(path: Path, stop: threading.Event | None = None) -> str:
+    """SHA-256 of a file's bytes, as hexadecimal text; of some of them when `stop` is set meanwhile."""
+    digest, piece = hashlib.sha256(), memoryview(bytearray(2**20))
     with path.open("rb", buffering=0) as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+        while (count := stream.readinto(piece)) and not (stop and stop.is_set()):
+            digest.update(piece[:count])
+    return digest.hexdigest()
 
 
-def sha256_of_files(paths: Sequence[Path]) -> str:
+def sha256_of_files(paths: Sequence[Path], stop: threading.Event | None = None) -> str:
     """SHA-256 of one file's bytes; of several, that of their sorted digests, whatever the files are called."""
-    digests = sorted(sha256_of(path) for path in paths)
+    digests = sorted(sha256_of(path, stop) for path in paths)
     return digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
 
 

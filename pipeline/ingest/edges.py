@@ -10,16 +10,13 @@ from collections.abc import Iterable
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 
 from pipeline.errors import CorruptTileError
+from pipeline.ingest.mended import MendedLevel, Position
 from pipeline.slides.slide import EncodedLevel, Pixels, Slide, Stream, one_stream
 from pipeline.store.codecs import ChunkError, decode_chunk, encode_jpeg, encode_jpeg_2000
 from pipeline.store.layout import FILL_VALUE
 from pipeline.store.threads import in_threads
-
-Position = tuple[int, int]
-"""(row, column) of a tile."""
 
 _SUSPICIOUS_SEAM = 12.0
 """Mean difference of pixels across a seam, over twice the one inside the neighbour, from which the parent is asked."""
@@ -29,29 +26,8 @@ _QUALITY = 95
 THREADS = max(2, os.cpu_count() or 1)
 
 
-class MendedLevel:
-    """An encoded level in which some tiles are built from the parent level."""
-
-    def __init__(self, encoded: EncodedLevel, mended: dict[Position, Stream]) -> None:
-        self._encoded, self.mended = encoded, mended
-        self.codec, self.tile_px = encoded.codec, encoded.tile_px
-        self.columns, self.rows = encoded.columns, encoded.rows
-
-    def byte_counts(self) -> NDArray[np.int64]:
-        return self._encoded.byte_counts()
-
-    def streams(self, row: int, columns: range) -> list[Stream]:
-        if not any((row, column) in self.mended for column in columns):
-            return self._encoded.streams(row, columns)
-        found: list[Stream] = []
-        for column in columns:
-            one = self.mended.get((row, column))
-            found += self._encoded.streams(row, range(column, column + 1)) if one is None else [one]
-        return found
-
-
 class EdgeCheck:
-    """Looks at one reduced level of an Aperio slide."""
+    """Looks at one reduced level of an Aperio slide; the slide shows the level before as it was mended."""
 
     def __init__(self, slide: Slide, level: int, encoded: EncodedLevel) -> None:
         self._slide, self._level, self._encoded = slide, level, encoded

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -78,7 +79,7 @@ def ingest_slide(
         if store.exists():
             return _finished(store, _source(slide, sha256_of_files(slide.files)), mpp, config, start)
         before = _identity(slide)
-        with new_folder(store, resume_key=_resume_key(slide_id, before, mpp, config)) as folder, _Hash(slide) as digest:
+        with new_folder(store, resume_key=_resume_key(request, before, mpp, config)) as folder, _Hash(slide) as digest:
             if store.exists():
                 raise LockedError(f"{store.name}: another process finished it just now. Run again to check it.")
             with PassThroughGate(slide, config.gate_tiles) as gate:
@@ -100,7 +101,8 @@ class _Hash:
 
     def __init__(self, slide: Slide) -> None:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="sha256")
-        self._future: Future[str] = self._pool.submit(sha256_of_files, slide.files)
+        self._stop = threading.Event()
+        self._future: Future[str] = self._pool.submit(sha256_of_files, slide.files, self._stop)
 
     def result(self) -> str:
         return self._future.result()
@@ -109,6 +111,7 @@ class _Hash:
         return self
 
     def __exit__(self, *exc: object) -> None:
+        self._stop.set()
         self._pool.shutdown()
 
 
@@ -123,10 +126,10 @@ def _identity(slide: Slide) -> list[tuple[int, int, int]]:
     return [(stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns) for stat in stats]
 
 
-def _resume_key(slide_id: str, identity: list[tuple[int, int, int]], mpp: Mpp, config: IngestConfig) -> str:
+def _resume_key(request: IngestRequest, identity: list[tuple[int, int, int]], mpp: Mpp, config: IngestConfig) -> str:
     """What the bytes of a store depend on: shards of a run that was killed count only under the same key."""
     settings = {"mpp0": mpp.mpp0, "ingest": config.model_dump(mode="json")}
-    return json.dumps([CONTRACT_VERSION, slide_id, identity, settings, versions()])
+    return json.dumps([CONTRACT_VERSION, request.slide_id, request.series, identity, settings, versions()])
 
 
 def count_shards(array_dir: Path) -> int:

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pipeline.config import IngestConfig
-from pipeline.ingest.edges import EdgeCheck, MendedLevel
+from pipeline.ingest.edges import EdgeCheck
 from pipeline.ingest.gate import PassThroughGate
+from pipeline.ingest.mended import MendedSlide, Position
 from pipeline.slides.slide import EncodedLevel, LevelSize, Slide, level_size
 from pipeline.store.layout import ArraySpec, Codec
 from pipeline.store.metadata import Gate, Level
@@ -38,42 +39,48 @@ def plan_levels(slide: Slide, gate: PassThroughGate, config: IngestConfig) -> li
     Raises:
         CorruptTileError: a sampled tile that no decoder can read.
     """
-    plans = [_of_source(slide, level, gate, config) for level in range(len(slide.info.levels))]
+    mended = MendedSlide(slide, {})
+    plans = [_of_source(mended, level, gate, config) for level in range(len(slide.info.levels))]
     return plans + list(_built(plans[-1].spec, len(plans), slide.info.levels[0], config))
 
 
-def _of_source(slide: Slide, level: int, gate: PassThroughGate, config: IngestConfig) -> LevelPlan:
-    size = slide.info.levels[level]
-    encoded, verdict = _passing(slide, level, gate, config)
+def _of_source(slide: MendedSlide, level: int, gate: PassThroughGate, config: IngestConfig) -> LevelPlan:
+    """The plan of a level; what was mended in it is kept for the levels after it."""
+    size, own = slide.info.levels[level], slide.encoded_level(level)
+    rebuilt: tuple[Position, ...] = ()
+    if level and slide.info.format == APERIO and not isinstance(own, str):
+        mended = EdgeCheck(slide, level, own).mended()
+        if mended:
+            slide.levels[level], rebuilt = mended, tuple(mended.mended)
+    encoded, verdict = _passing(slide, level, gate, config, rebuilt)
     if encoded is None:
-        chunk_px = _decode_chunk_px(size, config)
-        spec = ArraySpec(
-            size.width_px, size.height_px, chunk_px, _shard_chunks(config.shard_px, chunk_px), _codec(config)
-        )
+        spec = _spec(size, _decode_chunk_px(size, config), _codec(config), config.decode_shard_px, config)
         about = _level(level, size.downsample, "decode", spec, config, gate=verdict)
-        return LevelPlan(about, spec, decoder=gate.decoder_after(verdict))
-    t = encoded.tile_px
-    spec = ArraySpec(size.width_px, size.height_px, t, _shard_chunks(config.shard_px, t), encoded.codec)
-    rebuilt = tuple(encoded.mended) if isinstance(encoded, MendedLevel) else ()
+        decoder = MendedSlide(gate.decoder_after(verdict), slide.levels)
+        return LevelPlan(about.model_copy(update={"rebuilt": rebuilt}), spec, decoder=decoder)
+    is_last = level == len(slide.info.levels) - 1  # others may be built from it
+    spec = _spec(size, encoded.tile_px, encoded.codec, config.decode_shard_px if is_last else config.shard_px, config)
     about = Level(
-        path=str(level),
-        downsample=size.downsample,
-        route="pass-through",
-        codec=spec.codec,
-        gate=verdict,
+        path=str(level), downsample=size.downsample, route="pass-through", codec=spec.codec, gate=verdict,
         rebuilt=rebuilt,
-    )
+    )  # fmt: skip
     return LevelPlan(about, spec, encoded=encoded)
 
 
-def _passing(slide: Slide, level: int, gate: PassThroughGate, config: IngestConfig) -> tuple[EncodedLevel | None, Gate]:
+def _spec(size: LevelSize, chunk_px: int, codec: Codec, shard_px: int, config: IngestConfig) -> ArraySpec:
+    chunks = _shard_chunks(min(shard_px, config.shard_px), chunk_px)
+    return ArraySpec(size.width_px, size.height_px, chunk_px, chunks, codec)
+
+
+def _passing(
+    slide: Slide, level: int, gate: PassThroughGate, config: IngestConfig, rebuilt: tuple[Position, ...]
+) -> tuple[EncodedLevel | None, Gate]:
     """The level's own tiles if they pass the gate, else None and why."""
     encoded = slide.encoded_level(level) if config.pass_through else "`pass_through = false` in the settings"
     if isinstance(encoded, str):
         return None, Gate(tiles=0, against=gate.against, equal=False, reason=encoded)
-    mended = EdgeCheck(slide, level, encoded).mended() if level and slide.info.format == APERIO else None
-    verdict = gate.check(level, mended or encoded, without=mended.mended if mended else ())
-    return (mended or encoded) if verdict.equal else None, verdict
+    verdict = gate.check(level, encoded, without=rebuilt)
+    return (encoded if verdict.equal else None), verdict
 
 
 def _built(parent: ArraySpec, level: int, finest: LevelSize, config: IngestConfig) -> Iterator[LevelPlan]:
@@ -99,7 +106,7 @@ def _codec(config: IngestConfig) -> Codec:
 
 
 def _decode_chunk_px(size: LevelSize, config: IngestConfig) -> int:
-    """A multiple of the source's tiles where they are known, so that none is decoded twice."""
+    """The largest multiple of the source's tiles that fits, where they are known, so that none is decoded twice."""
     if size.tile_px is None or not 16 <= size.tile_px <= 2 * config.decode_chunk_px:
         return config.decode_chunk_px
     return size.tile_px * max(1, config.decode_chunk_px // size.tile_px)

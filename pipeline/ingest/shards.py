@@ -15,6 +15,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 
+from pipeline.files import fsync_dir
 from pipeline.ingest.plan import LevelPlan
 from pipeline.progress import Advance
 from pipeline.slides.slide import Pixels, Stream
@@ -192,6 +193,11 @@ class LevelsWriter:
 
     def _write(self, index: int, row: int, column: int, chunks: Iterable[Stream]) -> None:
         path = self._path(index, row, column)
+        if self._plans[index].is_built:
+            # The names of those it was built from must outlive a power cut if its own does.
+            for before in {self._path(index - 1, at, 0).parent for at in (2 * row, 2 * row + 1)}:
+                if before.is_dir():
+                    fsync_dir(before)
         written = write_shard(path, chunks)
         if written is not None:
             self.sums[str(path.relative_to(self._dir))] = written

@@ -73,11 +73,13 @@ class StoreWriter:
     def _write_levels(self, levels: LevelsWriter) -> Tissue:
         """Coarse levels first: while threads copy the finest, which takes longest, the tissue is found."""
         overview = self._overview_level()
-        finest_last = range(len(self.plans) - 1, -1, -1)
-        last = self.plans[-1]
+        num_source = sum(not plan.is_built for plan in self.plans)
+        has_built = num_source < len(self.plans)
+        # The last level of the source is written together with those that are built from it.
+        finest_last = range(num_source - has_built - 1, -1, -1)
         with ThreadPoolExecutor(COPIERS, thread_name_prefix="copy") as pool:
             try:
-                if last.is_built:
+                if has_built:
                     levels.write_encoded(len(self.plans) - 1)
                 copying = {index: levels.start_copying(pool, index) for index in finest_last}
                 for index in finest_last:

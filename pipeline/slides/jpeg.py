@@ -127,7 +127,10 @@ def new_head(stream: bytes, header: JpegHeader, tables: bytes | None, *, is_rgb:
 def _without_texts(segments: bytes) -> bytes:
     """SOI and the segments behind it, less those that may hold text; what is no segment ends the walk and stays."""
     kept, at = [segments[:2]], 2
-    while at + 4 <= len(segments) and segments[at] == 0xFF and segments[at + 1] not in (0xFF, EOI[1]):
+    while at + 4 <= len(segments) and segments[at] == 0xFF and segments[at + 1] != EOI[1]:
+        if segments[at + 1] == 0xFF:  # a fill byte before a marker
+            at += 1
+            continue
         end = at + 2 + int.from_bytes(segments[at + 2 : at + 4], "big")
         if not _may_hold_text(segments[at + 1], segments[at + 4 : end]):
             kept.append(segments[at:end])
@@ -141,10 +144,3 @@ def _may_hold_text(marker: int, body: bytes) -> bool:
     if marker == 0xEE:
         return not (body.startswith(b"Adobe") and len(body) == 12)
     return marker == 0xFE or 0xE0 <= marker <= 0xEF
-
-
-def self_contained(tile: bytes, tables: bytes | None, *, is_rgb: bool) -> bytes:
-    """A complete JPEG stream with the pixels that the file's own rules give the tile; see `missing_head`."""
-    header = read_header(tile)
-    check_end(tile)
-    return missing_head(header, tables, is_rgb=is_rgb) + tile[2:]

@@ -53,6 +53,8 @@ class OmeZarrSlide:
             raise UnreadableError(f"{self._name}: is a gemslide store already. Open it as it is, or name its source.")
         self._images = self._find_images(attributes)
         self._chosen = self._choose(series)
+        if self._chosen:  # two images of one container are two slides
+            self.files = tuple(file for file in self.files if (path / self._chosen) in file.parents)
         self._multiscale = self._read_image(self._chosen)
         self._levels = self._read_levels()
         self.info = self._read_info()

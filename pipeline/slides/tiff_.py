@@ -18,6 +18,7 @@ from imagecodecs import DelayedImportError
 from pipeline.errors import CorruptTileError, NotBrightfieldRgbError, UnreadableError
 from pipeline.slides import jpeg, jpeg2000
 from pipeline.slides.limits import MAX_TILE_BYTES, MAX_WHOLE_PAGE_BYTES
+from pipeline.slides.reading import read_at
 from pipeline.slides.slide import EncodedLevel, LevelSize, Pixels, SlideInfo, level_size
 from pipeline.slides.tiff_checks import (
     COMPRESSION_APERIO_YCC,
@@ -149,7 +150,7 @@ class TiffLevel:
         if offset + count > self._file_bytes:
             row, column = divmod(index, self.columns)
             raise self._corrupt(row, column, f"its bytes end at {offset + count}, the file at {self._file_bytes}")
-        return os.pread(self._fd, count, offset)
+        return read_at(self._fd, count, offset, self._name)
 
     def read_region(self, x_px: int, y_px: int, width_px: int, height_px: int) -> Pixels:
         region = np.full((height_px, width_px, 3), 255, np.uint8)

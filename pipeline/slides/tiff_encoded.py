@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 from pipeline.errors import CorruptTileError
 from pipeline.slides import jpeg, jpeg2000
 from pipeline.slides.limits import MAX_TILE_BYTES
+from pipeline.slides.reading import read_at
 from pipeline.slides.slide import Stream, StreamCodec
 from pipeline.slides.tiff_checks import (
     COMPRESSION_APERIO_YCC,
@@ -102,7 +102,7 @@ class EncodedTiffLevel:
         if last - first > sum(counts) + _MAX_GAP_BYTES * len(counts) or last - first > _MAX_READ_BYTES:
             one_by_one = (self.streams(row, range(c, c + 1)) for c in columns)
             return [stream for (stream,) in one_by_one] if len(columns) > 1 else self._single(row, columns.start)
-        data = os.pread(self._descriptor, last - first, first)
+        data = read_at(self._descriptor, last - first, first, self._name)
         view, known = memoryview(data), self._pattern or _NOTHING_KNOWN
         begins, head, skip, eoi = known.begins, known.head, known.skip, jpeg.EOI
         found: list[Stream] = []
@@ -116,7 +116,7 @@ class EncodedTiffLevel:
         return found
 
     def _single(self, row: int, column: int) -> list[Stream]:
-        data = os.pread(self._descriptor, int(self._counts[row, column]), int(self._offsets[row, column]))
+        data = read_at(self._descriptor, int(self._counts[row, column]), int(self._offsets[row, column]), self._name)
         return [self._stream(data, memoryview(data), 0, len(data), row, column)]
 
     def _span(self, row: int, columns: range, offsets: list[int], counts: list[int]) -> tuple[int, int]:
@@ -154,7 +154,8 @@ class EncodedTiffLevel:
         jpeg.check_end(raw)
         head, skip = jpeg.new_head(raw, header, self._page.jpegtables, is_rgb=self._is_rgb)
         self._pattern = _Pattern(raw[: header.length], head, skip)
-        return (head, memoryview(raw)[skip:])
+        # Behind the end marker there is padding, or what somebody wrote there.
+        return (head, memoryview(raw)[skip : raw.rindex(jpeg.EOI) + len(jpeg.EOI)])
 
     def _checked_jpeg_2000(self, raw: bytes) -> Stream:
         self._check_size(jpeg2000.read_header(raw), jpeg2000.Jpeg2000Error)

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import lru_cache
+
+WINDOW = 8
+"""Tasks per thread that wait at a time, so that an interrupt is heard soon."""
 
 
 @lru_cache(maxsize=8)
@@ -15,7 +19,7 @@ def _pool(threads: int, process: int) -> ThreadPoolExecutor:
 
 
 def in_threads(work: Callable[..., None], arguments: Iterable[tuple[int, ...]], threads: int) -> None:
-    """Call `work` with every tuple of arguments; the first error is raised when all have ended.
+    """Call `work` with every tuple of arguments; after an error no more are begun, and it is raised.
 
     The work itself must not come here again: with all threads waiting nobody would be left to work.
     """
@@ -23,7 +27,20 @@ def in_threads(work: Callable[..., None], arguments: Iterable[tuple[int, ...]], 
         for each in arguments:
             work(*each)
         return
-    pending = [_pool(threads, os.getpid()).submit(work, *each) for each in arguments]
-    errors = [error for error in (future.exception() for future in pending) if error]
+    pool, pending, errors = _pool(threads, os.getpid()), deque[Future[None]](), list[BaseException]()
+
+    def take() -> None:
+        error = pending.popleft().exception()
+        if error:
+            errors.append(error)
+
+    for each in arguments:
+        pending.append(pool.submit(work, *each))
+        if len(pending) >= WINDOW * threads:
+            take()
+        if errors:
+            break
+    while pending:
+        take()
     if errors:
         raise errors[0]

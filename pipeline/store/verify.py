@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
@@ -58,9 +59,28 @@ def _structure(store: Path, reader: StoreReader, attributes: SlideAttributes) ->
         yield f"{len(datasets)} datasets and {len(labels)} of tissue for {num_levels} levels"
     if len(series) != len(sizes) or len(series) != 1 + len(attributes.associated) or sizes[0] != reader.size_wh_px0:
         yield f"OME lists {len(series)} series, its XML {len(sizes)} of {sizes[:1]} px"
+    yield from _scales(datasets, reader)
     for level, about in zip(reader.levels, attributes.levels, strict=True):
         if level.codec != about.codec:
             yield f"{IMAGE}/{about.path}: its codec is {level.codec}, the root says {about.codec}"
+
+
+def _scales(datasets: list[dict[str, Any]], reader: StoreReader) -> Iterator[str]:
+    """The root's scale against the image's own, whose file has a checksum, and against the levels' sizes."""
+    for level, dataset in zip(reader.levels, datasets, strict=False):
+        said = reader.mpp0 * level.downsample
+        try:
+            own = float(dataset["coordinateTransformations"][0]["scale"][-1])
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            yield f"level {level.level}: its scale cannot be read ({type(error).__name__}: {error})"
+            continue
+        by_size = reader.levels[0].width_px / level.width_px
+        rounding = by_size / level.width_px + 0.02 * by_size
+        if abs(own - said) > 1e-6 * said or abs(by_size - level.downsample) > rounding:
+            yield (
+                f"zarr.json: says {reader.mpp0:g} µm/px and a downsample of {level.downsample:g} for level "
+                f"{level.level}, which is {level.width_px} px wide at {own:g} µm/px"
+            )
 
 
 def _files(store: Path, attributes: SlideAttributes, threads: int) -> list[str]:

@@ -63,6 +63,33 @@ def empty_the_bytes(path, at):
     overwrite_tile(path, index_of(at), bytes(30), page=1, at=-30)
 
 
+@pytest.mark.parametrize("damage", [leave_out, scramble, fill_with_junk])
+def test_a_damaged_edge_tile_is_rebuilt_on_the_decode_route_too(tmp_path, damage):
+    levels = [tissue(), halve(tissue())]
+    source = write_aperio(tmp_path / "a.svs", levels)
+    damage(source, RIGHT)
+
+    report = ingest(source, tmp_path, pass_through=False)
+
+    assert (report.levels[1].route, report.levels[1].rebuilt) == ("decode", (RIGHT,))
+    found = StoreReader(report.store).read_region(1, 0, 0, levels[1].shape[1], levels[1].shape[0])
+    assert np.abs(found.astype(int) - levels[1])[64:128, 256:].mean() < 8
+
+
+def test_damage_on_two_levels_is_rebuilt_from_what_was_rebuilt(tmp_path):
+    levels = [tissue(), halve(tissue()), halve(halve(tissue()))]
+    source = write_aperio(tmp_path / "a.svs", levels)
+    leave_out(source, RIGHT)
+    for tag in (OFFSET, BYTE_COUNT):
+        overwrite_tag(source, tag, 0, page=2, index=2)  # under it lies the tile left out
+
+    report = ingest(source, tmp_path)
+
+    assert [level.rebuilt for level in report.levels[:3]] == [(), (RIGHT,), ((0, 2),)]
+    found = StoreReader(report.store).read_region(2, 0, 0, levels[2].shape[1], levels[2].shape[0])
+    assert np.abs(found.astype(int) - levels[2])[:64, 128:].mean() < 8
+
+
 @pytest.mark.parametrize("at", [RIGHT, BOTTOM, CORNER])
 @pytest.mark.parametrize("damage", [leave_out, scramble, fill_with_junk, empty_the_bytes])
 def test_a_damaged_edge_tile_is_built_from_its_parent_and_recorded(tmp_path, damage, at):

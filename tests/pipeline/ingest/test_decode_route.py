@@ -74,5 +74,6 @@ def test_a_slide_of_one_level_gets_the_others_from_shards_in_memory_whatever_its
 
     reader = StoreReader(report.store)
     assert [level.route for level in report.levels[1:]] == ["built"] * 5
+    assert {array.array.spec.shard_chunks * array.chunk_px for array in reader.levels} == {256}
     for level in range(1, 6):
         np.testing.assert_array_equal(whole(reader, level), halve(whole(reader, level - 1)))

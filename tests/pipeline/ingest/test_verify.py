@@ -88,7 +88,17 @@ def forget_an_attribute(store):
     edit_json(store / "zarr.json", lambda root: root["attributes"]["gemslide"].pop("mpp_source"))
 
 
+def change_the_scale(store):
+    edit_json(store / "zarr.json", lambda root: root["attributes"]["gemslide"].update(mpp0=0.123))
+
+
+def change_a_downsample(store):
+    edit_json(store / "zarr.json", lambda root: root["attributes"]["gemslide"]["levels"][1].update(downsample=7.0))
+
+
 DAMAGE = [
+    (change_the_scale, r"zarr\.json: says 0\.123 µm/px"),
+    (change_a_downsample, r"a downsample of 7 for level 1"),
     (flip_a_byte, rf"{SHARD}: \d+ bytes with CRC \w+, was"),
     (cut_the_index, rf"{SHARD}: \d+ bytes with CRC"),
     (lambda store: (store / SHARD).unlink(), f"{SHARD}: is missing"),

@@ -8,8 +8,18 @@ import numpy as np
 import pytest
 import zarr
 
-from pipeline.errors import ClaimsTooMuchError, CorruptTileError, NotBrightfieldRgbError, UnreadableError
+from pipeline.config import IngestConfig
+from pipeline.errors import (
+    ChangedSourceError,
+    ClaimsTooMuchError,
+    CorruptTileError,
+    NotBrightfieldRgbError,
+    UnreadableError,
+)
+from pipeline.ingest.ingest import IngestRequest, ingest_slide
+from pipeline.project import Project
 from pipeline.slides.open_slide import open_slide
+from pipeline.store.reader import StoreReader
 from tests.pipeline.make import halved, picture
 from tests.pipeline.slides.make_ome_zarr import create, write_container, write_image, write_ome_zarr
 
@@ -42,11 +52,24 @@ def test_of_a_container_the_first_image_or_the_one_that_is_named_is_read(tmp_pat
         assert slide.info.objective_power == 20
         np.testing.assert_array_equal(slide.read_region(0, 0, 0, 300, 210), images["slide"][0])
         np.testing.assert_array_equal(slide.associated_image("label"), images["label image"][0])
-        assert slide.files == tuple(sorted(file for file in path.rglob("*") if file.is_file()))
+        assert slide.files == tuple(sorted(file for file in (path / "0").rglob("*") if file.is_file()))
     with open_slide(path, series="2") as slide:
         np.testing.assert_array_equal(slide.read_region(0, 0, 0, 60, 30), images["macro image"][0])
     with pytest.raises(UnreadableError, match=r"no series '7'. It has 0, 1, 2"):
         open_slide(path, series="7")
+
+
+def test_two_images_of_one_container_are_two_slides_for_ingest(tmp_path):
+    images = {"slide": [picture(300, 210)], "other": [picture(300, 210, 1)]}
+    path = write_container(tmp_path / "a.zarr", images, version="0.5", listed=True)
+    project = Project(tmp_path / "p")
+
+    first = ingest_slide(IngestRequest(path, "S-1", mpp_option=0.5, series="0"), project, IngestConfig())
+
+    assert ingest_slide(IngestRequest(path, "S-1", mpp_option=0.5, series="0"), project, IngestConfig()).skipped
+    with pytest.raises(ChangedSourceError, match="made from other bytes"):
+        ingest_slide(IngestRequest(path, "S-1", mpp_option=0.5, series="1"), project, IngestConfig())
+    np.testing.assert_array_equal(StoreReader(first.store).read_region(0, 0, 0, 300, 210), images["slide"][0])
 
 
 def test_the_name_of_a_series_is_refused_where_there_is_one_image(tmp_path):

@@ -55,3 +55,20 @@ def test_a_stream_without_texts_is_left_as_it_is():
     stream = bytes(imagecodecs.jpeg8_encode(picture(256, 256), level=85))
 
     assert jpeg.new_head(stream, jpeg.read_header(stream), None, is_rgb=False) == (jpeg.SOI, 2)
+
+
+def test_a_text_behind_a_fill_byte_or_behind_the_end_stays_behind_too(tmp_path):
+    pixels = picture(300, 200)
+    plain = [bytes(imagecodecs.jpeg8_encode(tile, level=85, subsampling="420")) for tile in _full_tiles(pixels, 256)]
+    hidden = [stream[:20] + b"\xff" + COMMENT + stream[20:] + b"Jane Roe" for stream in plain]
+    with tifffile.TiffWriter(tmp_path / "a.tiff") as tiff:
+        tiff.write(
+            iter(hidden), shape=pixels.shape, dtype=np.uint8, tile=(256, 256), photometric="rgb", compression="jpeg",
+            compressionargs={"outcolorspace": "YCBCR"}, subsampling=(2, 2), metadata=None, resolution=(2e4, 2e4),
+            resolutionunit="CENTIMETER",
+        )  # fmt: skip
+
+    report = ingest(tmp_path / "a.tiff", tmp_path / "p")
+
+    assert report.levels[0].route == "pass-through"
+    assert not [path for path in report.store.rglob("*") if path.is_file() and b"Jane Roe" in path.read_bytes()]
