@@ -40,7 +40,7 @@ from pipeline.store.layout import ZSTD_LEVEL
 from pipeline.store.reader import LevelArray, StoreReader
 
 DECODE_SIDE_PX = 12_288
-SHARD_PX, CHUNK_PX = 4096, 512
+SHARD_PX, CHUNK_PX = IngestConfig().decode_shard_px, IngestConfig().decode_chunk_px
 
 
 def main() -> None:
@@ -184,7 +184,7 @@ def same_pixels(tiff: tifffile.TiffFile, page: tifffile.TiffPage, level: LevelAr
 def decode_route(slide: Path, folder: Path, rounds: int) -> dict[str, object]:
     with tifffile.TiffFile(slide) as tiff:
         mpix = sum(page.imagewidth * page.imagelength for page in tiff.pages if page.is_tiled) / 1e6
-    config = IngestConfig(pass_through=False, decode_chunk_px=CHUNK_PX, shard_px=SHARD_PX)
+    config = IngestConfig(pass_through=False)
     ours, plain = [], []
     for _ in range(rounds):
         shutil.rmtree(folder / "decoded", ignore_errors=True)

@@ -5,7 +5,6 @@ They are found by looking across the seam to their neighbour, confirmed against 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 
 import cv2
@@ -16,14 +15,13 @@ from pipeline.ingest.mended import MendedLevel, Position
 from pipeline.slides.slide import EncodedLevel, Pixels, Slide, Stream, one_stream
 from pipeline.store.codecs import ChunkError, decode_chunk, encode_jpeg, encode_jpeg_2000
 from pipeline.store.layout import FILL_VALUE
-from pipeline.store.threads import in_threads
+from pipeline.store.threads import CORES, in_threads
 
 _SUSPICIOUS_SEAM = 12.0
 """Mean difference of pixels across a seam, over twice the one inside the neighbour, from which the parent is asked."""
 _SCRAMBLED = 24.0
 """Mean difference from the parent's mean that no filter or JPEG quality explains."""
 _QUALITY = 95
-THREADS = max(2, os.cpu_count() or 1)
 
 
 class EdgeCheck:
@@ -43,7 +41,7 @@ class EdgeCheck:
             if expected is not None:
                 bad[row, column] = (self._encode(expected),)
 
-        in_threads(look, self._candidates(), THREADS)
+        in_threads(look, self._candidates(), CORES)
         return MendedLevel(self._encoded, dict(sorted(bad.items()))) if bad else None
 
     def _candidates(self) -> Iterable[Position]:

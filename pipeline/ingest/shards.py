@@ -6,7 +6,6 @@ was killed goes on with the shards that are not there.
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -24,9 +23,8 @@ from pipeline.store.codecs import decode_chunk, encode_jpeg, encode_zstd
 from pipeline.store.layout import FILL_VALUE, ArraySpec
 from pipeline.store.metadata import write_json
 from pipeline.store.shard import FileSum, sum_file, write_shard
-from pipeline.store.threads import in_threads
+from pipeline.store.threads import CORES, in_threads
 
-CORES = max(2, os.cpu_count() or 1)
 COPIERS = 2 * CORES
 """Copying waits for the disk about half of the time."""
 MAX_WAITING = 2

@@ -9,12 +9,13 @@ import numpy as np
 
 from pipeline.errors import ChangedSourceError, DamagedStoreError
 from pipeline.files import sha256_of_files
-from pipeline.ingest.shards import CORES, halve
+from pipeline.ingest.shards import halve
 from pipeline.slides.open_slide import open_slide
 from pipeline.slides.openslide_ import OpenSlideSlide
 from pipeline.slides.slide import Slide
 from pipeline.store.metadata import Level, SlideAttributes
 from pipeline.store.reader import StoreReader
+from pipeline.store.threads import CORES
 from pipeline.store.verify import find_damage, sampled
 
 MAX_SHOWN = 5

@@ -5,7 +5,6 @@ It covers what ingest wrote. Predictions and quality layers are written later an
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -29,7 +28,7 @@ def write_checksums(store: Path, known: Mapping[str, FileSum]) -> str:
     files = {name: known.get(name) or sum_file(store / name) for name in covered_files(store)}
     entries = {name: [found.bytes, f"{found.crc32c:08x}"] for name, found in files.items()}
     write_json(store / CHECKSUMS, {"checksum": "crc32c", "files": entries})
-    return sha256_of(store / CHECKSUMS)
+    return list_digest(store)
 
 
 def read_checksums(store: Path) -> dict[str, FileSum]:
@@ -43,4 +42,4 @@ def read_checksums(store: Path) -> dict[str, FileSum]:
 
 def list_digest(store: Path) -> str:
     """SHA-256 of the list itself, as the root attribute keeps it."""
-    return hashlib.sha256((store / CHECKSUMS).read_bytes()).hexdigest()
+    return sha256_of(store / CHECKSUMS)

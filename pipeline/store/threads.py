@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import lru_cache
 
+CORES = max(2, os.cpu_count() or 1)
+"""Threads for work that decodes or encodes; two at least, since one waits for the disk now and then."""
 WINDOW = 8
 """Tasks per thread that wait at a time, so that an interrupt is heard soon."""
 
