@@ -57,3 +57,10 @@ def test_nothing_is_left_for_later():
     marks = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 
     assert [str(p) for p in SOURCES if marks.search(p.read_text(encoding="utf-8"))] == []
+
+
+def test_no_two_test_files_have_the_same_name():
+    """pytest imports them by their bare names."""
+    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
+
+    assert sorted(name for name in set(names) if names.count(name) > 1) == []
