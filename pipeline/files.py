@@ -8,7 +8,7 @@ import hashlib
 import os
 import shutil
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -133,22 +133,35 @@ def _make_ready(partial: Path, resume_key: str | None) -> None:
 
 
 def _lock_folder(partial: Path, final: Path) -> int:
+    def make_and_open() -> int:
+        while True:
+            partial.mkdir(exist_ok=True)
+            try:
+                return os.open(partial, os.O_RDONLY)
+            except FileNotFoundError:
+                continue  # its owner published or removed it between the two calls
+
+    return lock_aside(partial, final, make_and_open)
+
+
+def lock_aside(aside: Path, final: Path, make_and_open: Callable[[], int]) -> int:
+    """Descriptor of a file or folder that is written aside, held by this process alone for as long as it is open.
+
+    Raises:
+        LockedError: another process writes the same output now.
+    """
     while True:
-        partial.mkdir(exist_ok=True)
-        try:
-            descriptor = os.open(partial, os.O_RDONLY)
-        except FileNotFoundError:
-            continue  # its owner published or removed it between the two calls
+        descriptor = make_and_open()
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             os.close(descriptor)
             raise LockedError(
-                f"{final.name}: another process is writing it now ({partial}). Wait for it to end, or stop it."
+                f"{final.name}: another process is writing it now ({aside}). Wait for it to end, or stop it."
             ) from error
-        if partial.exists() and os.stat(partial).st_ino == os.fstat(descriptor).st_ino:
+        if aside.exists() and os.stat(aside).st_ino == os.fstat(descriptor).st_ino:
             return descriptor
-        os.close(descriptor)  # we locked a folder that its owner has renamed meanwhile
+        os.close(descriptor)  # we locked one that its owner has renamed meanwhile
 
 
 def _clear(folder: Path) -> None:

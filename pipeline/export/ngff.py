@@ -6,7 +6,6 @@ import itertools
 import os
 import shutil
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,11 +22,11 @@ from pipeline.store.layout import FILL_VALUE, IMAGE, LABELS, ArraySpec
 from pipeline.store.metadata import ome_xml, read_json, write_group, write_json
 from pipeline.store.reader import StoreReader
 from pipeline.store.shard import write_shard
+from pipeline.store.threads import CORES, in_threads
 
 V2_CHUNK_PX = 1024
 ATTRIBUTE = "gemslide_export"
 _BLOSC = Blosc(cname="zstd", clevel=3, shuffle=Blosc.NOSHUFFLE)
-_WORKERS = max(2, os.cpu_count() or 1)
 
 ReadPlanes = Callable[[int, int, int, int], NDArray[np.uint8]]
 """(y, x, height, width) -> values of a v2 array there: c,y,x or y,x."""
@@ -73,7 +72,7 @@ class NgffExport:
             write_shard(path / spec.shard_key(shard_row, shard_column), chunks)
             self.advance(1)
 
-        _in_parallel(write, itertools.product(range(spec.shard_rows), range(spec.shard_columns)))
+        in_threads(write, itertools.product(range(spec.shard_rows), range(spec.shard_columns)), CORES)
         write_json(path / "zarr.json", spec.to_zarr_json())
 
     def write_04(self, folder: Path) -> None:
@@ -130,7 +129,7 @@ class NgffExport:
                 _write_file(path.joinpath(*lead, str(row), str(column)), _BLOSC.encode(values))
             self.advance(1)
 
-        _in_parallel(write, itertools.product(range(rows), range(columns)))
+        in_threads(write, itertools.product(range(rows), range(columns)), CORES)
         write_json(
             path / ".zarray",
             {
@@ -155,16 +154,6 @@ class NgffExport:
         images += [(name, array.spec.width_px, array.spec.height_px, None) for name, array in self.associated.items()]
         (folder / "OME").mkdir(exist_ok=True)
         (folder / "OME" / "METADATA.ome.xml").write_text(ome_xml(images), encoding="utf-8")
-
-
-def _in_parallel(work: Callable[[int, int], None], positions: Iterable[tuple[int, int]]) -> None:
-    """Call `work` with every position, a few at a time; after an error nothing more is begun."""
-    pool = ThreadPoolExecutor(_WORKERS)
-    try:
-        for _ in pool.map(lambda position: work(*position), positions):
-            pass
-    finally:
-        pool.shutdown(cancel_futures=True)
 
 
 def _ome(group: Path) -> dict[str, Any]:

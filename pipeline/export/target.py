@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from pipeline.errors import BadRecipeError, LockedError
-from pipeline.files import fsync_dir, unwritable_in_words
+from pipeline.errors import BadRecipeError
+from pipeline.files import fsync_dir, lock_aside, unwritable_in_words
 
 
 def check_free(out: Path, store: Path) -> None:
@@ -38,7 +37,7 @@ def new_file(final: Path) -> Iterator[BinaryIO]:
     aside = final.with_name(f".{final.name}.partial")
     with unwritable_in_words(final):
         final.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = _locked(aside, final)
+        descriptor = lock_aside(aside, final, lambda: os.open(aside, os.O_RDWR | os.O_CREAT, 0o666))
         # Opened by name, because tifffile asks its file for one.
         with open(aside, "r+b", opener=lambda *_: descriptor) as stream:
             try:
@@ -51,19 +50,3 @@ def new_file(final: Path) -> Iterator[BinaryIO]:
                 aside.unlink(missing_ok=True)
                 raise
         fsync_dir(final.parent)
-
-
-def _locked(aside: Path, final: Path) -> int:
-    """Descriptor of the file aside, held by this process alone."""
-    while True:
-        descriptor = os.open(aside, os.O_RDWR | os.O_CREAT, 0o666)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            os.close(descriptor)
-            raise LockedError(
-                f"{final.name}: another process is writing it now ({aside}). Wait for it to end, or stop it."
-            ) from error
-        if aside.exists() and os.stat(aside).st_ino == os.fstat(descriptor).st_ino:
-            return descriptor
-        os.close(descriptor)  # we locked a file that its owner has renamed meanwhile

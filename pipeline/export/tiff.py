@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from io import BytesIO
@@ -18,11 +17,11 @@ from pipeline.store.array_reader import ArrayReader, Pixels
 from pipeline.store.codecs import encode_jpeg_2000
 from pipeline.store.layout import FILL_VALUE
 from pipeline.store.reader import StoreReader
+from pipeline.store.threads import CORES
 
 COMPRESSION_JPEG, COMPRESSION_DEFLATE, COMPRESSION_JPEG_2000 = 7, 8, 33005
 """33005 is Aperio's number for JPEG 2000 of R, G, B, which tifffile, Bio-Formats and QuPath know."""
 RECODED_TILE_PX = 512
-_WORKERS = max(2, os.cpu_count() or 1)
 _BUFFER_BYTES = 32 * 2**20
 
 
@@ -126,7 +125,7 @@ class TiffExport:
         options: dict[str, Any] = {
             "data": self._decoded(array),
             "tile": (RECODED_TILE_PX, RECODED_TILE_PX),
-            "maxworkers": _WORKERS,
+            "maxworkers": CORES,
             "buffersize": _BUFFER_BYTES,
         }
         if self.quality is None:

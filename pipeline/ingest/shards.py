@@ -17,7 +17,7 @@ import numpy as np
 from pipeline.files import fsync_dir
 from pipeline.ingest.plan import LevelPlan
 from pipeline.progress import Advance
-from pipeline.slides.slide import Pixels, Stream
+from pipeline.slides.slide import Pixels, Stream, paste
 from pipeline.store.array_reader import ArrayReader
 from pipeline.store.codecs import decode_chunk, encode_jpeg, encode_zstd
 from pipeline.store.layout import FILL_VALUE, ArraySpec
@@ -110,11 +110,11 @@ class LevelsWriter:
         n, codec, t = plan.spec.shard_chunks, plan.spec.codec, plan.spec.chunk_px
         block = self._white(index, row, column)
 
-        def paste(at: int) -> None:
+        def place(at: int) -> None:
             if chunks[at]:
-                _paste(block, decode_chunk(codec, b"".join(chunks[at]), t), at // n * t, at % n * t)
+                paste(block, decode_chunk(codec, b"".join(chunks[at]), t), at % n * t, at // n * t)
 
-        in_threads(paste, ((at,) for at in range(n * n)), CORES)
+        in_threads(place, ((at,) for at in range(n * n)), CORES)
         return block
 
     # --- decode and build ------------------------------------------------------------------------
@@ -141,7 +141,7 @@ class LevelsWriter:
             if at[0] < before.shard_rows and at[1] < before.shard_columns:
                 parent = self._finish(index - 1, *at, want=True)
                 if parent is not None:
-                    _paste(block, halve(parent), down * half, right * half)
+                    paste(block, halve(parent), right * half, down * half)
                     is_white = False
         if is_white:
             return None
@@ -165,7 +165,7 @@ class LevelsWriter:
             pixels = part(top, left)
             chunks[chunk_row * n + chunk_column] = encoded_chunk(pixels, t, plan.about.quality)
             if block is not None:
-                _paste(block, pixels, top, left)
+                paste(block, pixels, left, top)
 
         in_threads(encode, ((r, c) for r in range(-(-height // t)) for c in range(-(-width // t))), CORES)
         self._waiting.append(self._writer.submit(self._write, index, row, column, chunks))
@@ -226,12 +226,6 @@ def _copied(plan: LevelPlan, shard_row: int, shard_column: int) -> Iterator[Stre
         yield from plan.encoded.streams(row, columns)
         yield from beside
     yield from [()] * (n * (n - len(rows)))
-
-
-def _paste(block: Pixels, pixels: Pixels, top: int, left: int) -> None:
-    """Copy pixels into a block; what would stick out is padding."""
-    part = block[top : top + pixels.shape[0], left : left + pixels.shape[1]]
-    part[...] = pixels[: part.shape[0], : part.shape[1]]
 
 
 def halve(pixels: Pixels) -> Pixels:

@@ -24,7 +24,7 @@ from pipeline.slides.dicom_matrix import (
 )
 from pipeline.slides.dicom_streams import FrameStreams, why_not_a_stream
 from pipeline.slides.limits import MAX_TILE_BYTES
-from pipeline.slides.slide import Pixels, Stream, StreamCodec
+from pipeline.slides.slide import Pixels, Stream, StreamCodec, paste
 
 _LARGE_FRAME_BYTES = 4 * 2**20
 """Frames larger than this are whole pictures read in pieces: the last one decoded is kept."""
@@ -132,7 +132,7 @@ class DicomLevel:
             for column in columns:
                 tile = self._tile(row, column)
                 if tile is not None:
-                    _paste(region, tile, column * matrix.tile_w_px - x_px, row * matrix.tile_h_px - y_px)
+                    paste(region, tile, column * matrix.tile_w_px - x_px, row * matrix.tile_h_px - y_px)
         return region
 
     def _tile(self, row: int, column: int) -> Pixels | None:
@@ -167,12 +167,3 @@ class DicomLevel:
 def _touched(start_px: int, size_px: int, tile_px: int, num_tiles: int) -> range:
     """Rows or columns of tiles that a span of pixels touches."""
     return range(max(0, start_px // tile_px), min(num_tiles, -(-(start_px + size_px) // tile_px)))
-
-
-def _paste(region: Pixels, tile: Pixels, x_px: int, y_px: int) -> None:
-    """Copy the part of `tile` that lies inside `region` when its corner is at (x_px, y_px)."""
-    height, width = region.shape[:2]
-    x0, y0 = max(0, x_px), max(0, y_px)
-    x1, y1 = min(width, x_px + tile.shape[1]), min(height, y_px + tile.shape[0])
-    if x0 < x1 and y0 < y1:
-        region[y0:y1, x0:x1] = tile[y0 - y_px : y1 - y_px, x0 - x_px : x1 - x_px]

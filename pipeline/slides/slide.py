@@ -111,3 +111,12 @@ def level_size(
 
 def _rounds_to(size_px: int, size_px0: int, downsample: int) -> bool:
     return size_px in (size_px0 // downsample, -(-size_px0 // downsample))
+
+
+def paste(region: Pixels, tile: Pixels, x_px: int, y_px: int) -> None:
+    """Copy the part of `tile` that lies inside `region` when its corner is at (x_px, y_px)."""
+    height, width = region.shape[:2]
+    x0, y0 = max(0, x_px), max(0, y_px)
+    x1, y1 = min(width, x_px + tile.shape[1]), min(height, y_px + tile.shape[0])
+    if x0 < x1 and y0 < y1:
+        region[y0:y1, x0:x1] = tile[y0 - y_px : y1 - y_px, x0 - x_px : x1 - x_px]

@@ -19,7 +19,7 @@ from pipeline.errors import CorruptTileError, NotBrightfieldRgbError, Unreadable
 from pipeline.slides import jpeg, jpeg2000
 from pipeline.slides.limits import MAX_TILE_BYTES, MAX_WHOLE_PAGE_BYTES
 from pipeline.slides.reading import read_at
-from pipeline.slides.slide import EncodedLevel, LevelSize, Pixels, SlideInfo, level_size
+from pipeline.slides.slide import EncodedLevel, LevelSize, Pixels, SlideInfo, level_size, paste
 from pipeline.slides.tiff_checks import (
     COMPRESSION_APERIO_YCC,
     COMPRESSION_JPEG,
@@ -161,7 +161,7 @@ class TiffLevel:
             for column in columns:
                 tile = self._tile(row, column) if self.is_tiled else self._page_once()
                 if tile is not None:
-                    _paste(region, tile, column * tile_w - x_px, row * tile_h - y_px)
+                    paste(region, tile, column * tile_w - x_px, row * tile_h - y_px)
         return region
 
     def _tile(self, row: int, column: int) -> Pixels | None:
@@ -225,15 +225,6 @@ class TiffLevel:
             f"{self._name}: the tile in row {row}, column {column} of the {self.width_px}×{self.height_px} px level "
             f"cannot be decoded: {why}. The file is damaged; copy or scan it again."
         )
-
-
-def _paste(region: Pixels, tile: Pixels, x_px: int, y_px: int) -> None:
-    """Copy the part of `tile` that lies inside `region` when its corner is at (x_px, y_px)."""
-    height, width = region.shape[:2]
-    x0, y0 = max(0, x_px), max(0, y_px)
-    x1, y1 = min(width, x_px + tile.shape[1]), min(height, y_px + tile.shape[0])
-    if x0 < x1 and y0 < y1:
-        region[y0:y1, x0:x1] = tile[y0 - y_px : y1 - y_px, x0 - x_px : x1 - x_px]
 
 
 def _family(tiff: tifffile.TiffFile) -> str:
