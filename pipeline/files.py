@@ -45,18 +45,24 @@ def fsync_dir(path: Path) -> None:
 
 def write_bytes_atomic(path: Path, data: bytes) -> None:
     """Put `data` at `path` so that a reader sees the old file or the new one, never half."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}.partial")
     with unwritable_in_words(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with aside.open("wb") as stream:
-                stream.write(data)
-                stream.flush()
-                os.fsync(stream.fileno())
-            aside.replace(path)
-        finally:
-            aside.unlink(missing_ok=True)
-        fsync_dir(path.parent)
+        replace_file(path, data, mode=0o666)
+
+
+def replace_file(path: Path, data: bytes, *, mode: int) -> None:
+    """`write_bytes_atomic` with the system's own errors; the file has its mode from the first byte on."""
+    aside = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside.unlink(missing_ok=True)
+    try:
+        with open(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        aside.replace(path)
+    finally:
+        aside.unlink(missing_ok=True)
+    fsync_dir(path.parent)
 
 
 def write_text_atomic(path: Path, text: str) -> None:

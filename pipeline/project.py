@@ -22,6 +22,11 @@ def check_slide_id(slide_id: str, *, where: str) -> str:
     )
 
 
+def slide_id_of(store: Path) -> str:
+    """The slide that a store's folder is named after."""
+    return store.name.removesuffix(STORE_SUFFIX)
+
+
 @dataclass(frozen=True)
 class Project:
     """Paths inside one project folder. Nothing is created until something is written."""

@@ -19,7 +19,7 @@ from io import StringIO
 from pathlib import Path
 
 from pipeline.errors import BadManifestError, LockedError
-from pipeline.files import fsync_dir, unwritable_in_words
+from pipeline.files import replace_file, unwritable_in_words
 from pipeline.manifest import COLUMNS, Cohort, SlideEntry, load_cohort
 from pipeline.project import STORE_SUFFIX, Project
 
@@ -234,15 +234,4 @@ def _csv(columns: tuple[str, ...], rows: Iterator[tuple[object, ...]]) -> str:
 
 def _write_private(path: Path, text: str) -> None:
     """Whole or not at all, and readable by its owner alone from its first byte on."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside.unlink(missing_ok=True)
-    try:
-        with open(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:
-            stream.write(text.encode())
-            stream.flush()
-            os.fsync(stream.fileno())
-        aside.replace(path)
-    finally:
-        aside.unlink(missing_ok=True)
-    fsync_dir(path.parent)
+    replace_file(path, text.encode(), mode=0o600)

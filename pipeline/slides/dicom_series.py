@@ -7,15 +7,10 @@ from pathlib import Path
 
 from pipeline.errors import UnreadableError
 from pipeline.slides.dicom_header import WHOLE_SLIDE_IMAGE, Brief, Header, read_brief
+from pipeline.slides.reading import is_dicom
 
 _MAX_FILES = 20_000
 _MAX_NAMED = 8
-
-
-def is_dicom(path: Path) -> bool:
-    """Whether a file has DICOM's mark behind its preamble."""
-    with path.open("rb") as stream:
-        return stream.read(132)[128:] == b"DICM"
 
 
 def files_of_slide(path: Path, series: str | None) -> list[Path]:

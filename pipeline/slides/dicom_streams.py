@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from pipeline.slides import jpeg, jpeg2000
 from pipeline.slides.dicom_frames import FrameError
 from pipeline.slides.dicom_matrix import HIGH_THROUGHPUT_JPEG_2000, JPEG, JPEG_2000, Matrix
-from pipeline.slides.slide import Stream
+from pipeline.slides.slide import Stream, StreamPattern
 
 _CODING_STYLE, _START_OF_TILE = 0xFF52, 0xFF90
 _FIRST_SEGMENT_AT = 2
@@ -18,21 +16,12 @@ _SOF_OF_ANY_JPEG = set(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC} | {0xF7}
 """Frame headers of every JPEG process and of JPEG-LS."""
 
 
-@dataclass(frozen=True)
-class _Pattern:
-    """How the frames of one encoder begin, and what stands before them (less `skip` bytes) in a complete stream."""
-
-    begins: bytes
-    head: bytes
-    skip: int
-
-
 class FrameStreams:
     """Turns the frames of one level into complete JPEG or JPEG 2000 streams."""
 
     def __init__(self, matrix: Matrix) -> None:
         self._matrix = matrix
-        self._pattern: _Pattern | None = None
+        self._pattern: StreamPattern | None = None
 
     def stream(self, payload: memoryview) -> Stream:
         """The buffers of one frame; () for an empty one.
@@ -70,7 +59,7 @@ class FrameStreams:
             raise FrameError(f"its {len(payload)} bytes have no end marker (ffd9)")
         return at + len(jpeg.EOI)
 
-    def _read_pattern(self, stream: bytes) -> _Pattern:
+    def _read_pattern(self, stream: bytes) -> StreamPattern:
         try:
             if self._matrix.transfer_syntax in JPEG:
                 return self._jpeg_pattern(stream)
@@ -78,16 +67,16 @@ class FrameStreams:
         except (jpeg.JpegError, jpeg2000.Jpeg2000Error) as error:
             raise FrameError(str(error)) from error
 
-    def _jpeg_pattern(self, stream: bytes) -> _Pattern:
+    def _jpeg_pattern(self, stream: bytes) -> StreamPattern:
         header = jpeg.read_header(stream)
         _check_size(self._matrix, header)
         # The attribute is often wrong, markers are not: it counts only where the stream has none, and not against
         # colours sampled more coarsely than light, which nobody does to R, G, B.
         is_rgb = self._matrix.photometric == "RGB" and not _is_subsampled(stream[: header.length])
         head, skip = jpeg.new_head(stream, header, None, is_rgb=is_rgb)
-        return _Pattern(stream[: header.length], head, skip) if head != jpeg.SOI else _whole(stream, header)
+        return StreamPattern(stream[: header.length], head, skip) if head != jpeg.SOI else _whole(stream, header)
 
-    def _jpeg_2000_pattern(self, stream: bytes) -> _Pattern:
+    def _jpeg_2000_pattern(self, stream: bytes) -> StreamPattern:
         _check_size(self._matrix, jpeg2000.read_header(stream))
         main_header, has_colour_transform = _jpeg_2000_main_header(stream)
         if not has_colour_transform and self._matrix.photometric != "RGB":
@@ -95,7 +84,7 @@ class FrameStreams:
                 f"its JPEG 2000 stream has no colour transform and the file says {self._matrix.photometric}: "
                 "whether that is R, G, B or Y, Cb, Cr cannot be told"
             )
-        return _Pattern(main_header, b"", 0)
+        return StreamPattern(main_header, b"", 0)
 
 
 def check_claimed_size(matrix: Matrix, stream: bytes) -> None:
@@ -137,9 +126,9 @@ def why_not_a_stream(matrix: Matrix) -> str | None:
     return None
 
 
-def _whole(stream: bytes, header: jpeg.JpegHeader) -> _Pattern:
+def _whole(stream: bytes, header: jpeg.JpegHeader) -> StreamPattern:
     """A stream to which nothing need be added."""
-    return _Pattern(stream[: header.length], b"", 0)
+    return StreamPattern(stream[: header.length], b"", 0)
 
 
 def _check_size(matrix: Matrix, header: jpeg.JpegHeader | jpeg2000.Jpeg2000Header) -> None:

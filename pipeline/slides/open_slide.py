@@ -7,13 +7,12 @@ from pathlib import Path
 
 from pipeline.errors import UnreadableError
 from pipeline.slides.openslide_ import OpenSlideSlide, detect_vendor
+from pipeline.slides.reading import is_dicom
 from pipeline.slides.slide import Slide
 from pipeline.slides.tiff_ import TiffSlide, hides_ycc, is_tiff
 
 TIFF_VENDORS = {None, "aperio", "generic-tiff", "philips"}
 """OpenSlide's names of the families whose TIFF structure is plain enough to read tile by tile."""
-
-_DICOM_AT, _DICOM = 128, b"DICM"
 
 
 def _open_dicom(path: Path, series: str | None) -> Slide:
@@ -45,14 +44,8 @@ def _refuse_series(path: Path, series: str | None) -> None:
 
 def _is_dicom(path: Path, _: str | None) -> bool:
     if path.is_dir():
-        return any(_has_dicom_head(child) for child in path.rglob("*") if child.is_file())
-    return _has_dicom_head(path)
-
-
-def _has_dicom_head(path: Path) -> bool:
-    with path.open("rb") as stream:
-        stream.seek(_DICOM_AT)
-        return stream.read(len(_DICOM)) == _DICOM
+        return any(is_dicom(child) for child in path.rglob("*") if child.is_file())
+    return is_dicom(path)
 
 
 def _is_ome_zarr(path: Path, _: str | None) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from operator import add
 
@@ -15,7 +14,7 @@ from pipeline.errors import CorruptTileError
 from pipeline.slides import jpeg, jpeg2000
 from pipeline.slides.limits import MAX_TILE_BYTES
 from pipeline.slides.reading import read_at
-from pipeline.slides.slide import Stream, StreamCodec
+from pipeline.slides.slide import Stream, StreamCodec, StreamPattern
 from pipeline.slides.tiff_checks import (
     COMPRESSION_APERIO_YCC,
     COMPRESSION_JPEG,
@@ -48,16 +47,7 @@ def why_not_encoded(page: tifffile.TiffPage) -> str | None:
     return None
 
 
-@dataclass(frozen=True)
-class _Pattern:
-    """How the tiles of one encoder begin, and what must be put in place of their first `skip` bytes."""
-
-    begins: bytes
-    head: bytes
-    skip: int
-
-
-_NOTHING_KNOWN = _Pattern(b"no tile begins like this", b"", 0)
+_NOTHING_KNOWN = StreamPattern(b"no tile begins like this", b"", 0)
 
 
 class EncodedTiffLevel:
@@ -70,7 +60,7 @@ class EncodedTiffLevel:
         self.columns = -(-page.imagewidth // self.tile_px)
         self.rows = -(-page.imagelength // self.tile_px)
         self._is_rgb = page.photometric == PHOTOMETRIC_RGB
-        self._pattern: _Pattern | None = None
+        self._pattern: StreamPattern | None = None
 
     @cached_property
     def _offsets(self) -> NDArray[np.int64]:
@@ -153,7 +143,7 @@ class EncodedTiffLevel:
         self._check_size(header, jpeg.JpegError)
         jpeg.check_end(raw)
         head, skip = jpeg.new_head(raw, header, self._page.jpegtables, is_rgb=self._is_rgb)
-        self._pattern = _Pattern(raw[: header.length], head, skip)
+        self._pattern = StreamPattern(raw[: header.length], head, skip)
         # Behind the end marker there is padding, or what somebody wrote there.
         return (head, memoryview(raw)[skip : raw.rindex(jpeg.EOI) + len(jpeg.EOI)])
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from pipeline.cli_output import Reporter, errors_in_words
 from pipeline.export.export import ExportRequest, export_slide, kind_of
 from pipeline.progress import bar
-from pipeline.project import STORE_SUFFIX, Project
+from pipeline.project import STORE_SUFFIX, Project, slide_id_of
 from pipeline.run_record import RunRecord, SlideOutcome, recorded
 
 
@@ -22,10 +22,10 @@ def run_export(
         settings = {"to": request.kind, "quality": quality, "associated": associated}
         record = RunRecord("export", settings)
         if project is None:
-            reporter.attempt(_slide_id(store), lambda: _export(request, record))
+            reporter.attempt(slide_id_of(store), lambda: _export(request, record))
         else:
             with recorded(record, project.runs_dir), record.phase("export"):
-                record.slides.append(_unplaced(reporter.attempt(_slide_id(store), lambda: _export(request, record))))
+                record.slides.append(_unplaced(reporter.attempt(slide_id_of(store), lambda: _export(request, record))))
     reporter.finish()
 
 
@@ -38,16 +38,12 @@ def _find_store(slide: str, project: Project) -> tuple[Project | None, Path]:
     return (Project(folder.parent) if folder.name == "slides" and path.exists() else None), path
 
 
-def _slide_id(store: Path) -> str:
-    return store.name.removesuffix(STORE_SUFFIX)
-
-
 def _unplaced(outcome: SlideOutcome) -> SlideOutcome:
     return SlideOutcome(outcome.slide_id, outcome.status, code=outcome.code, seconds=outcome.seconds)
 
 
 def _export(request: ExportRequest, record: RunRecord) -> SlideOutcome:
-    with bar(f"export {_slide_id(request.store)}") as advance:
+    with bar(f"export {slide_id_of(request.store)}") as advance:
         report = export_slide(request, advance=advance)
     record.inputs.append({"id": report.slide_id, "sha256": report.source_sha256})
     record.outputs.append(f"{request.kind}, {report.bytes} bytes")

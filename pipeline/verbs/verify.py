@@ -10,7 +10,7 @@ from pipeline.cli_output import Reporter, errors_in_words
 from pipeline.errors import BadManifestError
 from pipeline.ingest.verify import verify_store
 from pipeline.manifest import load_cohort
-from pipeline.project import STORE_SUFFIX, Project
+from pipeline.project import Project, slide_id_of
 from pipeline.run_record import SlideOutcome
 
 
@@ -29,7 +29,7 @@ def run_verify(
     with errors_in_words(as_json=as_json, reporter=reporter):
         for store, slide in _stores(slides, project, source):
             check = partial(_verify, store, slide, series=series, sample_chunks=sample_chunks, every_chunk=every_chunk)
-            reporter.attempt(_slide_id(store), check)
+            reporter.attempt(slide_id_of(store), check)
     reporter.finish()
 
 
@@ -53,14 +53,10 @@ def _store(name: str, project: Project) -> Path:
     return Path(name) if (Path(name) / "zarr.json").exists() else project.store_path(name)
 
 
-def _slide_id(store: Path) -> str:
-    return store.name.removesuffix(STORE_SUFFIX)
-
-
 def _verify(
     store: Path, source: Path | None, *, series: str | None, sample_chunks: int, every_chunk: bool
 ) -> SlideOutcome:
     start = time.perf_counter()
     checked = verify_store(store, source=source, series=series, sample_chunks=sample_chunks, every_chunk=every_chunk)
     seconds = round(time.perf_counter() - start, 3)
-    return SlideOutcome(_slide_id(store), "done", message=checked, output=str(store), seconds=seconds)
+    return SlideOutcome(slide_id_of(store), "done", message=checked, output=str(store), seconds=seconds)
