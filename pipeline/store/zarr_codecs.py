@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+from abc import abstractmethod
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
@@ -53,8 +54,9 @@ class _StreamCodec(ArrayBytesCodec):
             found["configuration"] = self.configuration
         return found
 
+    @abstractmethod
     def pixels_of(self, stream: bytes) -> Pixels:
-        raise NotImplementedError
+        """Pixels of one chunk's stream."""
 
     def compute_encoded_size(self, input_byte_length: int, chunk_spec: ZarrArraySpec) -> int:
         raise NotImplementedError("the size of a picture stream is not known before it is made")
