@@ -1,0 +1,60 @@
+"""Reading files that others may have made: regular files only, of bounded size, and JSON of bounded depth."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+MAX_JSON_BYTES = 64 * 2**20
+"""Of a zarr.json, a package's or a project's JSON file. An ICC profile in base64 is the largest thing in one."""
+
+
+def open_regular(path: Path | str) -> int:
+    """Descriptor of a regular file, opened for reading. A named pipe or a device is refused, not waited for.
+
+    Raises:
+        OSError: not there, may not be read, or no regular file.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return descriptor
+
+
+def read_regular(path: Path | str, *, max_bytes: int) -> bytes:
+    """All bytes of a regular file.
+
+    Raises:
+        OSError: not there, may not be read, no regular file, or longer than `max_bytes`.
+    """
+    with open(open_regular(path), "rb") as stream:
+        data = stream.read(max_bytes + 1)
+    if len(data) > max_bytes:
+        raise OSError(errno.EINVAL, f"longer than {max_bytes} bytes", str(path))
+    return data
+
+
+def parse_json(text: str | bytes) -> Any:
+    """A JSON text as Python values.
+
+    Raises:
+        ValueError: not JSON, not UTF-8, nested too deeply, or a number of thousands of digits.
+    """
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+
+
+def read_json_file(path: Path | str, *, max_bytes: int = MAX_JSON_BYTES) -> Any:
+    """The content of a JSON file.
+
+    Raises:
+        OSError, ValueError: as `read_regular` and `parse_json`.
+    """
+    return parse_json(read_regular(path, max_bytes=max_bytes))
