@@ -4,11 +4,9 @@ Plain subclasses with one message argument, so that they cross process pools. `c
 records and `--json` lines carry (docs/store.md, "Run record").
 """
 
-
-class GemslideError(Exception):
-    """Base of every error that is the input's fault, not the program's."""
-
-    code = "unreadable"
+from training.foundation.errors import DiskFullError as DiskFullError
+from training.foundation.errors import GemslideError as GemslideError
+from training.foundation.errors import LockedError as LockedError
 
 
 class MissingMppError(GemslideError):
@@ -53,18 +51,6 @@ class ChangedSourceError(GemslideError):
     code = "changed_source"
 
 
-class LockedError(GemslideError):
-    """Another process writes the same output."""
-
-    code = "locked"
-
-
-class DiskFullError(GemslideError):
-    """The output could not be written for want of space."""
-
-    code = "disk_full"
-
-
 class BadManifestError(GemslideError):
     """The cohort manifest (or another table of the user's) does not hold together."""
 
@@ -75,6 +61,12 @@ class BadAnnotationError(GemslideError):
     """An annotation cannot be used as it is."""
 
     code = "bad_annotation"
+
+
+class WrongSlideError(GemslideError):
+    """A store or a prediction is that of another slide than its name says."""
+
+    code = "wrong_slide"
 
 
 class LeakageError(GemslideError):

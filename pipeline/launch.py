@@ -20,7 +20,9 @@ GRACE_S = 40.0
 """torchrun itself waits 30 s for its ranks before it kills them."""
 PR_SET_PDEATHSIG = 1
 
-BY_CODE: dict[str, type[GemslideError]] = {kind.code: kind for kind in GemslideError.__subclasses__()}
+BY_CODE: dict[str, type[GemslideError]] = {
+    kind.code: kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, GemslideError)
+}
 
 
 @dataclass(frozen=True)
@@ -47,13 +49,19 @@ def train(recipe: Path, project: Path, num_ranks: int) -> TrainingResult:
         command = [sys.executable, *(launcher if num_ranks > 1 else []), *module, *arguments]
         # torchrun would set one thread and say so in a banner; each rank gets its share of the cores.
         threads = str(max(1, (os.cpu_count() or 1) // num_ranks))
+        before = _records(project)
         code = _run(command, {"OMP_NUM_THREADS": threads, **os.environ})
         if code or not models_json.exists():
+            record = ", ".join(sorted(_records(project) - before)) or "none, it ended before it could write one"
             raise errors.UnreadableError(
-                f"training {recipe.name} on {num_ranks} ranks ended with exit code {code}; its message stands above, "
-                f"its record in {project / 'runs'}. No model package was written."
+                f"training {recipe.name} on {num_ranks} ranks ended with exit code {code}; its message stands above "
+                f"(run record: {record}). No model package was written."
             )
         return TrainingResult(**json.loads(models_json.read_text(encoding="utf-8")))
+
+
+def _records(project: Path) -> set[str]:
+    return {str(path) for path in (project / "runs").glob("[!.]*.json")}
 
 
 def _run(command: list[str], environment: dict[str, str]) -> int:

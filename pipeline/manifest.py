@@ -16,7 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pipeline.errors import BadManifestError
 from pipeline.files import write_text_atomic
-from pipeline.project import SLIDE_ID_PATTERN, check_slide_id
+from pipeline.project import check_slide_id
+from training.foundation.names import NAME_PATTERN
 
 Split = Literal["train", "val", "test"]
 
@@ -35,7 +36,7 @@ class SlideEntry(BaseModel):
 
     path: str = Field(min_length=1)
     """Slide file, relative to the manifest."""
-    slide_id: str = Field(pattern=rf"^{SLIDE_ID_PATTERN}$")
+    slide_id: str = Field(pattern=NAME_PATTERN)
     """Default: the file's stem."""
     patient_id: str | None = None
     site: str | None = None

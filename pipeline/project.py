@@ -2,34 +2,53 @@
 
 from __future__ import annotations
 
-import re
+import os
+import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.errors import BadManifestError
+from training.foundation.leftovers import recover_folder
+from training.foundation.names import ALLOWED, NAME_PATTERN, is_name
 
-SLIDE_ID_PATTERN = r"[A-Za-z0-9._-]{1,64}"
 STORE_SUFFIX = ".ome.zarr"
+SLIDE_ID_PATTERN = NAME_PATTERN.strip("^$")
+
+
+def check_name(name: str, *, what: str, remedy: str = "Use another name.") -> str:
+    """Return `name` if it can name one file or folder of a project and nothing else; else say what is allowed.
+
+    Raises:
+        BadManifestError: empty, too long, `.`, `..`, a separator, a control character, or another letter.
+    """
+    if is_name(name):
+        return name
+    raise BadManifestError(f"{what} {name!r:.200}: allowed are {ALLOWED}. {remedy}")
 
 
 def check_slide_id(slide_id: str, *, where: str) -> str:
     """Return `slide_id` if it can name a folder; else say what is allowed."""
-    if re.fullmatch(SLIDE_ID_PATTERN, slide_id) and not slide_id.startswith("."):
-        return slide_id
-    raise BadManifestError(
-        f"slide_id {slide_id!r} ({where}): allowed are 1 to 64 letters, digits, dots, underscores and hyphens, "
-        "not starting with a dot. Give the slide a `slide_id` in the cohort manifest."
-    )
+    remedy = "Give the slide a `slide_id` in the cohort manifest."
+    return check_name(slide_id, what=f"slide_id ({where})", remedy=remedy)
 
 
 def slide_id_of(store: Path) -> str:
     """The slide that a store's folder is named after."""
-    return store.name.removesuffix(STORE_SUFFIX)
+    return Path(os.path.abspath(store)).name.removesuffix(STORE_SUFFIX)
+
+
+def store_path_in(slides_dir: Path, slide_id: str) -> Path:
+    """Where the store of a slide lies. Raises BadManifestError."""
+    return slides_dir / f"{check_name(slide_id, what='slide')}{STORE_SUFFIX}"
 
 
 @dataclass(frozen=True)
 class Project:
-    """Paths inside one project folder. Nothing is created until something is written."""
+    """Paths inside one project folder. Nothing is created until something is written.
+
+    Here and in `pipeline.store.overlays` names become paths, and are checked: BadManifestError.
+    """
 
     root: Path
 
@@ -58,20 +77,57 @@ class Project:
         return self.root / "gemslide.toml"
 
     def store_path(self, slide_id: str) -> Path:
-        return self.slides_dir / f"{slide_id}{STORE_SUFFIX}"
+        return store_path_in(self.slides_dir, slide_id)
 
     def tile_table_path(self, tile_set: str) -> Path:
-        return self.tiles_dir / f"{tile_set}.parquet"
+        return self.tiles_dir / f"{check_name(tile_set, what='tile set')}.parquet"
+
+    def model_path(self, model_id: str) -> Path:
+        """Folder of a model package."""
+        return self.models_dir / check_name(model_id, what="model")
+
+    def model_results_dir(self, model_id: str) -> Path:
+        """Folder of one model's results: a folder for each slide, and the evaluations."""
+        return self.results_dir / check_name(model_id, what="model")
 
     def result_dir(self, slide_id: str, model_id: str) -> Path:
         """Folder of one model's files (CSV, GeoJSON, hotspots, PNG) for one slide."""
-        return self.results_dir / model_id / slide_id
+        return self.model_results_dir(model_id) / check_name(slide_id, what="slide")
+
+    def quality_dir(self, slide_id: str) -> Path:
+        """Folder of the picture that `gemslide quality` makes of one slide."""
+        return self.results_dir / "quality" / check_name(slide_id, what="slide")
 
     def slide_ids(self) -> list[str]:
         """Slides whose store is complete, in name order. Partial stores start with a dot."""
+        return sorted(path.name.removesuffix(STORE_SUFFIX) for path in self._stores())
+
+    def _stores(self) -> Iterator[Path]:
         if not self.slides_dir.is_dir():
-            return []
-        names = (path.name for path in self.slides_dir.iterdir() if path.is_dir())
-        return sorted(
-            name.removesuffix(STORE_SUFFIX) for name in names if name.endswith(STORE_SUFFIX) and name[0] != "."
-        )
+            return
+        for entry in os.scandir(self.slides_dir):
+            if entry.name.endswith(STORE_SUFFIX) and entry.name[0] != "." and entry.is_dir():
+                yield self.slides_dir / entry.name
+
+    def recover(self) -> list[str]:
+        """Complete or remove what killed runs have left anywhere in the project; in words, what was done."""
+        folders = [self.tiles_dir, self.models_dir, self.runs_dir, self.results_dir, self.slides_dir, self.root]
+        for model_results in _folders_in(self.results_dir):
+            folders += [model_results, *_folders_in(model_results)]
+        for store in self._stores():
+            folders += [store, store / "predictions"]
+        return [line for folder in folders for line in recover_folder(folder)]
+
+
+def open_project(root: Path) -> Project:
+    """A project as every verb opens it: what killed runs have left is completed or removed first."""
+    project = Project(root)
+    for line in project.recover():
+        sys.stderr.write(f"recovered {line}\n")
+    return project
+
+
+def _folders_in(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        return []
+    return [folder / entry.name for entry in os.scandir(folder) if entry.is_dir() and entry.name[0] != "."]

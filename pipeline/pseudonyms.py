@@ -19,7 +19,7 @@ from io import StringIO
 from pathlib import Path
 
 from pipeline.errors import BadManifestError, LockedError
-from pipeline.files import replace_file, unwritable_in_words
+from pipeline.files import explain_unwritable, replace_file
 from pipeline.manifest import COLUMNS, Cohort, SlideEntry, load_cohort
 from pipeline.project import STORE_SUFFIX, Project
 
@@ -119,7 +119,7 @@ def pseudonymize_cohort(
     """
     cohort = load_cohort(manifest)
     _check_places(manifest, map_path, out, project)
-    with unwritable_in_words(map_path), _locked(map_path):
+    with explain_unwritable(map_path), _locked(map_path):
         names = read_map(map_path)
         known = len(names.rows)
         entries = [_renamed(entry, cohort, out, names, keep_site) for entry in cohort.entries]

@@ -6,20 +6,15 @@ A record names inputs by id and SHA-256, never by path: slide file names can nam
 from __future__ import annotations
 
 import json
-import os
-import platform
-import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal
 
 from pipeline.errors import GemslideError
-from pipeline.files import write_text_atomic
+from training.foundation.run_record import RecordFile, host, new_run_id, versions_of
 
 Status = Literal["done", "skipped", "no_tissue", "qc_failed", "refused", "failed"]
 
@@ -63,25 +58,9 @@ class SlideOutcome:
         return json.dumps(asdict(self))
 
 
-def new_run_id() -> str:
-    """UTC time and six random hex digits."""
-    return f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
-
-
 def versions() -> dict[str, str]:
     """Versions of everything that can change a result."""
-    found = {"python": platform.python_version()}
-    for name in VERSIONED:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            found[name] = "not installed"
-    return found
-
-
-def host() -> dict[str, object]:
-    """The machine, without its name: names of hospital computers can name people."""
-    return {"system": platform.system(), "machine": platform.machine(), "cpus": os.cpu_count()}
+    return versions_of(VERSIONED)
 
 
 @dataclass
@@ -125,8 +104,12 @@ class RunRecord:
 
 @contextmanager
 def recorded(record: RunRecord, runs_dir: Path) -> Iterator[RunRecord]:
-    """Write `record` to `runs_dir` at the end; an error is its outcome and goes on."""
-    outcome = "interrupted"
+    """Write `record` to `runs_dir` at the end; an error is its outcome and goes on.
+
+    Raises:
+        DiskFullError: no room for it when the run begins, or no permission.
+    """
+    file, outcome = RecordFile(runs_dir, record.run_id), "interrupted"
     try:
         yield record
         outcome = "done" if all(slide.is_good for slide in record.slides) else "failed"
@@ -134,5 +117,4 @@ def recorded(record: RunRecord, runs_dir: Path) -> Iterator[RunRecord]:
         outcome = error.code
         raise
     finally:
-        text = json.dumps(record.as_dict(outcome), indent=1, default=str)
-        write_text_atomic(runs_dir / f"{record.run_id}.json", text + "\n")
+        file.write(record.as_dict(outcome))

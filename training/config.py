@@ -13,8 +13,11 @@ from training.engine.plan import spell_out
 from training.engine.recompute import Recompute
 from training.engine.schedule import check_request
 from training.errors import BadRecipeError
+from training.foundation.names import NAME_PATTERN
 
 RECIPES_DIR = Path(__file__).parent / "recipes"
+MAX_DEPTH, MAX_CLASSES = 2000, 1000
+"""Of a network. The deepest that is shipped has 1001 layers; a number without bound would take all memory."""
 
 
 class Section(BaseModel):
@@ -26,7 +29,7 @@ class Section(BaseModel):
 class DataConfig(Section):
     """`[data]`"""
 
-    tile_set: str = Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")
+    tile_set: str = Field(pattern=NAME_PATTERN)
     source: str = "tiles"
     """Name of a dataset in the entry-point group `gemslide.datasets`."""
     classes: tuple[str, ...] = ()
@@ -41,12 +44,12 @@ class ModelConfig(Section):
     """`[model]`"""
 
     name: Literal["resnet_v2"] = "resnet_v2"
-    depth: int = Field(ge=11)
+    depth: int = Field(ge=11, le=MAX_DEPTH)
     """9n + 2."""
     variant: Literal["standard", "gems-public"] = "standard"
     """`gems-public` is the network that the authors of GEMS published, for comparison."""
     norm: Literal["batch", "group"] = "batch"
-    num_classes: int = Field(ge=2)
+    num_classes: int = Field(ge=2, le=MAX_CLASSES)
 
     @model_validator(mode="after")
     def fits_together(self) -> Self:

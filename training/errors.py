@@ -1,7 +1,9 @@
 """Errors that tell a person what is wrong with a training run and what to do about it."""
 
+from training.foundation.errors import GemslideError
 
-class TrainingError(Exception):
+
+class TrainingError(GemslideError):
     """Base: each subclass has the `code` that run records and `--json` lines carry."""
 
     code = "bad_recipe"

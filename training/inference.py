@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -11,13 +11,18 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from safetensors import SafetensorError
-from safetensors.torch import load_file
+from safetensors.torch import load
 
 from training.augment import to_input
 from training.errors import UnreadableError
+from training.foundation.reading import read_regular
 from training.models.build import build_blocks, probabilities
+from training.package_config import PackageConfig, read_package_config
 
 __all__ = ["Classifier", "UnreadableError"]
+
+_MAX_HEADER_BYTES = 100 * 2**20
+"""The safetensors format allows no longer header."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +30,8 @@ class Classifier:
     """A trained network with what it expects."""
 
     model_id: str
+    weights_sha256: str | None
+    """None: fresh random weights."""
     class_names: tuple[str, ...]
     tile_px: int
     mpp: float
@@ -55,69 +62,96 @@ class Classifier:
         """Open a model package.
 
         Raises:
-            UnreadableError: files are missing, damaged or of another layout.
+            UnreadableError: files are missing, damaged, of another layout, or not the weights that the id names.
         """
-        config = _read_config(package)
+        package = package.resolve()
+        config = read_package_config(package)
         network = _network(package, config)
+        weights = _read_weights(package, config)
         try:
-            network.load_state_dict(load_file(package / "model.safetensors"))
-        except (OSError, SafetensorError, RuntimeError) as error:
+            network.load_state_dict(load(weights))
+        except (SafetensorError, RuntimeError, ValueError, KeyError) as error:
             raise UnreadableError(f"{package}/model.safetensors: {error}. Copy the package again.") from error
-        return cls._of(package, config, network, device)
+        return cls._of(package, config, network, device, hashlib.sha256(weights).hexdigest())
 
     @classmethod
     def untrained(cls, package: Path, *, seed: int = 0, device: str = "cpu") -> Self:
         """The same network with fresh random weights: the baseline that has seen nothing."""
-        config = _read_config(package)
+        package = package.resolve()
+        config = read_package_config(package)
         torch.manual_seed(seed)
-        return cls._of(package, config, _network(package, config), device)
+        return cls._of(package, config, _network(package, config), device, None)
 
     @classmethod
-    def _of(cls, package: Path, config: dict[str, Any], network: torch.nn.Module, device: str) -> Self:
-        ours = config["gemslide"]
+    def _of(
+        cls, package: Path, config: PackageConfig, network: torch.nn.Module, device: str, weights_sha256: str | None
+    ) -> Self:
+        ours = config.gemslide
         target = torch.device(device)
         network = network.eval().to(target)
         network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stubs lack it
         return cls(
             model_id=package.name,
-            class_names=tuple(config["class_names"]),
-            tile_px=int(config["patch_size_pixels"]),
-            mpp=float(config["spacing_um_px"]),
+            weights_sha256=weights_sha256,
+            class_names=tuple(config.class_names),
+            tile_px=config.patch_size_pixels,
+            mpp=config.spacing_um_px,
             network=network,
-            mean=list(ours["statistics"]["mean"]),
-            std=list(ours["statistics"]["std"]),
+            mean=ours.statistics.mean,
+            std=ours.statistics.std,
             device=target,
-            split_sha256=str(ours["split_sha256"]),
-            variant=str(ours["model"]["variant"]),
-            stain=ours.get("stain"),
+            split_sha256=ours.split_sha256,
+            variant=ours.model.variant,
+            stain=ours.stain.model_dump() if ours.stain else None,
         )
 
 
-def _read_config(package: Path) -> dict[str, Any]:
+def _network(package: Path, config: PackageConfig) -> torch.nn.Module:
+    """The network with fresh weights; made only when its weights can be those in the file."""
+    with torch.device("meta"):  # without memory
+        needed_bytes = sum(tensor.nbytes for tensor in _blocks(package, config).state_dict().values())
     try:
-        config = json.loads((package / "config.json").read_text(encoding="utf-8"))
-        if config["spec_version"] != "1.0" or "gemslide" not in config:
-            raise KeyError("spec_version 1.0 with a `gemslide` part")
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        found_bytes = (package / "model.safetensors").stat().st_size
+    except OSError as error:
+        raise UnreadableError(f"{package}/model.safetensors: {error.strerror}. Copy the package again.") from error
+    if not needed_bytes < found_bytes <= needed_bytes + _MAX_HEADER_BYTES:
         raise UnreadableError(
-            f"{package}: not a model package of gemslide ({type(error).__name__}: {error}). "
-            "Name a folder below models/, made by `gemslide train`."
-        ) from error
-    assert isinstance(config, dict)
-    return config
-
-
-def _network(package: Path, config: dict[str, Any]) -> torch.nn.Module:
-    model = config["gemslide"]["model"]
-    try:
-        blocks = build_blocks(
-            name=model["name"],
-            depth=model["depth"],
-            num_classes=model["num_classes"],
-            variant=model["variant"],
-            norm=model["norm"],
-            side_px=int(config["patch_size_pixels"]),
+            f"{package}: its network has {needed_bytes} bytes of weights, model.safetensors has {found_bytes} bytes. "
+            "They do not belong together, or the file is cut short: copy the package again."
         )
-        return torch.nn.Sequential(*blocks)
-    except (KeyError, TypeError, ValueError) as error:
+    return _blocks(package, config)
+
+
+def _blocks(package: Path, config: PackageConfig) -> torch.nn.Sequential:
+    model = config.gemslide.model
+    try:
+        return torch.nn.Sequential(
+            *build_blocks(
+                name=model.name,
+                depth=model.depth,
+                num_classes=model.num_classes,
+                variant=model.variant,
+                norm=model.norm,
+                side_px=config.patch_size_pixels,
+            )
+        )
+    except ValueError as error:
         raise UnreadableError(f"{package}/config.json: describes no known network ({error}).") from error
+
+
+def _read_weights(package: Path, config: PackageConfig) -> bytes:
+    """The file's bytes, which must be those that the package's id and `config.json` name."""
+    path = package / "model.safetensors"
+    try:
+        weights = read_regular(path, max_bytes=path.stat().st_size)
+    except OSError as error:
+        raise UnreadableError(f"{path}: {error.strerror}. Copy the package again.") from error
+    found = hashlib.sha256(weights).hexdigest()
+    if config.gemslide.weights_sha256 not in (found, None) or not package.name.endswith(f"-{found[:8]}"):
+        said = config.gemslide.weights_sha256
+        raise UnreadableError(
+            f"{path}: has the SHA-256 {found[:16]}…, which is not that of model {package.name!r}"
+            f"{f' ({said[:16]}…)' if said else ''}. A model's id ends with the first 8 digits of its weights' "
+            "SHA-256: give the folder its own name again, or copy the package again."
+        )
+    return weights

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import shutil
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from training.config import Recipe
+from training.foundation.publish import SHORT_WRITE_S, new_folder, write_bytes_atomic
 
 RESEARCH_USE = "Research use only. Not for diagnosis."
 
@@ -40,36 +41,36 @@ class PackageContent:
     metrics: dict[str, float]
 
 
-def write_package(models_dir: Path, state: dict[str, Tensor], content: PackageContent) -> Path:
-    """Write `models/<recipe>-<8 hex>/`; it appears whole or not at all.
+def write_packages(models_dir: Path, packages: Sequence[tuple[dict[str, Tensor], PackageContent]]) -> list[str]:
+    """Write `models/<recipe>-<8 hex>/` for each; they appear together, whole, or not at all.
+
+    The same weights have the same id: of several descriptions the first is written, and replaces one of an earlier run.
 
     Returns:
-        the package's folder; its name is the model id.
+        the model ids, in the order given.
+
+    Raises:
+        DiskFullError: no space, or not writable. LockedError: another run writes the same id for long.
     """
-    weights = save({name: tensor.contiguous() for name, tensor in sorted(state.items())})
-    model_id = f"{content.recipe_name}-{hashlib.sha256(weights).hexdigest()[:8]}"
-    partial = models_dir / f".{model_id}.partial"
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
-    _write(partial / "model.safetensors", weights)
-    _write(partial / "config.json", json.dumps(_config(content), indent=1).encode())
-    _write(partial / "metrics.json", json.dumps(content.metrics, indent=1).encode())
-    _write(partial / "card.md", _card(model_id, content).encode())
-    final = models_dir / model_id
-    if final.exists():  # the same weights again: same name, newer description
-        shutil.rmtree(final)
-    partial.rename(final)
-    return final
+    ids, written = [], set()
+    with ExitStack() as published:
+        for state, content in packages:
+            weights = save({name: tensor.contiguous() for name, tensor in sorted(state.items())})
+            sha256 = hashlib.sha256(weights).hexdigest()
+            model_id = f"{content.recipe_name}-{sha256[:8]}"
+            ids.append(model_id)
+            if model_id in written:
+                continue
+            written.add(model_id)
+            folder = published.enter_context(new_folder(models_dir / model_id, wait_s=SHORT_WRITE_S))
+            write_bytes_atomic(folder / "model.safetensors", weights)
+            write_bytes_atomic(folder / "config.json", json.dumps(_config(content, sha256), indent=1).encode())
+            write_bytes_atomic(folder / "metrics.json", json.dumps(content.metrics, indent=1).encode())
+            write_bytes_atomic(folder / "card.md", _card(model_id, content).encode())
+    return ids
 
 
-def _write(path: Path, data: bytes) -> None:
-    with path.open("wb") as stream:
-        stream.write(data)
-        stream.flush()
-        os.fsync(stream.fileno())
-
-
-def _config(content: PackageContent) -> dict[str, Any]:
+def _config(content: PackageContent, weights_sha256: str) -> dict[str, Any]:
     model = content.recipe.model
     return {
         "spec_version": "1.0",
@@ -90,6 +91,7 @@ def _config(content: PackageContent) -> dict[str, Any]:
             "stain": content.stain,
             "class_order": list(content.classes),
             "run_id": content.run_id,
+            "weights_sha256": weights_sha256,
             "split_sha256": content.split_fingerprint,
             "parallel": content.plan,
             "which": content.which,

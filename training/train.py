@@ -18,7 +18,8 @@ import torch
 
 from training.engine.allocator import keep_freed_memory
 from training.engine.ranks import alone, connect_ranks
-from training.errors import TrainingError
+from training.foundation.errors import GemslideError
+from training.foundation.leftovers import recover_folder
 from training.preflight import Checked, check_run, dataset_error
 from training.trainer import Trainer
 
@@ -35,7 +36,7 @@ def main() -> int:
     rank = int(os.environ.get("RANK", "0"))
     world_size = int(os.environ.get("WORLD_SIZE", "1"))
     _stop_on_request()
-    for_people = (TrainingError, dataset_error(arguments.recipe))
+    for_people = (GemslideError, dataset_error(arguments.recipe))
     try:
         checked = check_run(arguments.recipe, arguments.project, world_size)
     except for_people as error:
@@ -43,9 +44,16 @@ def main() -> int:
             _say(error)
         return 1
     try:
+        if rank == 0:
+            for folder in ("models", "runs"):
+                recover_folder(arguments.project / folder)
         models = _train(checked, arguments.project, world_size)
     except for_people as error:
         _say(error)
+        return 1
+    except OSError as error:  # a disk that fails or goes away
+        where = error.filename or arguments.project
+        sys.stderr.write(f"error [unreadable]: {where}: {error.strerror or error}. No model package was written.\n")
         return 1
     except KeyboardInterrupt:
         if rank == 0:

@@ -22,7 +22,7 @@ from training.engine.ranks import Ranks
 from training.errors import DivergedError
 from training.metrics import classification_metrics, confusion_picture, tile_picture
 from training.models.build import probabilities
-from training.package import PackageContent, write_package
+from training.package import PackageContent, write_packages
 from training.parallel_plan import blocks_of, cross_entropy, plan_of
 from training.preflight import Checked
 from training.run_log import RunLog
@@ -191,10 +191,14 @@ class Trainer:
     ) -> dict[str, str]:
         assert best.state is not None
         assert best.metrics is not None
-        models_dir = self._project_dir / "models"
-        last = write_package(models_dir, state, self._content(log.run_id, "last", epoch, metrics))
-        top = write_package(models_dir, best.state, self._content(log.run_id, "best", best.epoch, best.metrics))
-        models = {"best": top.name, "last": last.name}
+        best_id, last_id = write_packages(
+            self._project_dir / "models",
+            [
+                (best.state, self._content(log.run_id, "best", best.epoch, best.metrics)),
+                (state, self._content(log.run_id, "last", epoch, metrics)),
+            ],
+        )
+        models = {"best": best_id, "last": last_id}
         log.finish(models, {"plan": self._plan_in_words(), "memory": self.peak_bytes})
         return models
 

@@ -58,7 +58,7 @@ def run_demo(project: Project, say: Callable[[str], None]) -> DemoResult:
         table = make_tile_table(project, TILE_SET, TILES, cohort=cohort, advance=advance)
     say(f"{len(table.frame)} tiles; training GEMS-MASTER on {NUM_RANKS} gloo ranks (recipe {RECIPE})")
     trained = train(_shipped(RECIPE), project.root, NUM_RANKS)
-    predictor = Predictor.load(project.models_dir / trained.best)
+    predictor = Predictor.load(project.model_path(trained.best))
     for slide in (s for s in SLIDES if s.split == "test"):
         with bar(f"infer {slide.slide_id}") as advance:
             infer_slide(slide.slide_id, predictor, project, InferConfig(), advance=advance)
@@ -87,7 +87,7 @@ def summary(result: DemoResult) -> str:
     lines += [
         "",
         f"store     {project.store_path(slide_id)}",
-        f"model     {project.models_dir / result.model_id}",
+        f"model     {project.model_path(result.model_id)}",
         f"heatmap   {files / 'heatmap_positive.png'}",
         f"GeoJSON   {files / 'predictions.geojson'}",
         f"report    {result.report}",

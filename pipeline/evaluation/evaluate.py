@@ -61,7 +61,7 @@ def evaluate_model(
         EmptyTableError: no labelled tiles in that split. UnreadableError: a slide without predictions of this model.
         BadRecipeError: the model looks at other tiles or has other classes than the tile set.
     """
-    package = project.models_dir / model_id
+    package = project.model_path(model_id)
     predictor = Predictor.load(package)
     table = read_table(project.tile_table_path(tile_set))
     dataset = TileDataset(project.root, tile_set, predictor.class_names, stain=predictor.stain or "none")

@@ -22,7 +22,7 @@ TEMPLATES = Path(__file__).parent
 
 def write_report(project: Project, evaluation: Evaluation) -> Path:
     """Write the report with the slides' heatmaps inside it. Returns the HTML file."""
-    folder = project.results_dir / evaluation.model_id
+    folder = project.model_results_dir(evaluation.model_id)
     name = f"evaluation_{evaluation.tile_set}_{evaluation.split}"
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES), autoescape=select_autoescape(["j2", "html"]), undefined=StrictUndefined

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from pipeline.errors import BadRecipeError
-from pipeline.files import fsync_dir, lock_aside, unwritable_in_words
+from pipeline.files import explain_unwritable, fsync_dir, lock_temporary
 
 
 def check_free(out: Path, store: Path) -> None:
@@ -35,9 +35,9 @@ def new_file(final: Path) -> Iterator[BinaryIO]:
         LockedError: another process writes it now. DiskFullError: no space, or not writable.
     """
     aside = final.with_name(f".{final.name}.partial")
-    with unwritable_in_words(final):
+    with explain_unwritable(final):
         final.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = lock_aside(aside, final, lambda: os.open(aside, os.O_RDWR | os.O_CREAT, 0o666))
+        descriptor = lock_temporary(aside, final, lambda: os.open(aside, os.O_RDWR | os.O_CREAT, 0o666))
         # Opened by name, because tifffile asks its file for one.
         with open(aside, "r+b", opener=lambda *_: descriptor) as stream:
             try:

@@ -55,7 +55,7 @@ def check_quality(
     """
     start = time.perf_counter()
     reader = StoreReader(project.store_path(slide_id))
-    picture = project.results_dir / "quality" / slide_id / "quality.png"
+    picture = project.quality_dir(slide_id) / "quality.png"
     made_from = {
         "source_sha256": reader.source_sha256,
         "settings": config.model_dump(mode="json"),

@@ -5,47 +5,58 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from pipeline.files import write_text_atomic
 from pipeline.store.layout import CONTRACT_VERSION
+from pipeline.units import MAX_MPP, MIN_MPP
+from training.foundation.names import NAME_PATTERN
+from training.foundation.reading import read_json_file
+
+MAX_LEVELS, MAX_DOWNSAMPLE = 32, 1e6
+MAX_ICC_BASE64 = 16 * 2**20
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+Word = Annotated[str, Field(max_length=1000)]
+Position = tuple[Annotated[int, Field(ge=0)], Annotated[int, Field(ge=0)]]
 
 
 class Source(_Strict):
     """The slide file, known by its bytes and not by its name."""
 
-    sha256: str
-    bytes: int
-    format: str
-    files: int = 1
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    bytes: int = Field(ge=0)
+    format: Word
+    files: int = Field(1, ge=1)
 
 
 class Gate(_Strict):
     """Comparison of sampled tiles with a second decoder."""
 
-    tiles: int
-    against: str
+    tiles: int = Field(ge=0)
+    against: Word
     equal: bool
-    reason: str | None = None
+    reason: Word | None = None
 
 
 class Level(_Strict):
     """How one level came into the store."""
 
-    path: str
-    downsample: float
-    route: str
-    codec: str
+    path: str = Field(pattern=r"^[0-9]{1,2}$")
+    """Below `0/`: the level's number."""
+    downsample: float = Field(ge=1, le=MAX_DOWNSAMPLE)
+    route: Word
+    codec: Word
     gate: Gate | None = None
-    quality: int | None = None
+    quality: int | None = Field(None, ge=1, le=100)
     """JPEG quality of a level that was asked for in JPEG; None: lossless, or the scanner's own."""
-    rebuilt: tuple[tuple[int, int], ...] = ()
+    rebuilt: tuple[Position, ...] = ()
     """(row, column) of tiles that were damaged in the source and built from the level before."""
 
 
@@ -53,20 +64,30 @@ class SlideAttributes(_Strict):
     """Root attribute `gemslide`. No path, stem, patient, image or user identifier of the source in it."""
 
     contract_version: int = CONTRACT_VERSION
-    slide_id: str
-    mpp0: float
+    slide_id: str = Field(pattern=NAME_PATTERN)
+    mpp0: float = Field(ge=MIN_MPP, le=MAX_MPP)
     source: Source
-    levels: tuple[Level, ...]
-    associated: tuple[str, ...] = ()
-    icc: str | None = None
+    levels: tuple[Level, ...] = Field(min_length=1, max_length=MAX_LEVELS)
+    associated: tuple[Word, ...] = Field((), max_length=16)
+    icc: str | None = Field(None, max_length=MAX_ICC_BASE64)
     objective_power: float | None = None
-    scanner_model: str | None = None
+    scanner_model: Word | None = None
     bounds_px0: tuple[int, int, int, int] | None = None
     """Left, top, width, height of what was scanned, where the scanner says so."""
-    mpp_source: str
+    mpp_source: Word
     stain: dict[str, Any] | None = None
     qc: dict[str, Any] | None = None
     ingest: dict[str, Any]
+
+    @model_validator(mode="after")
+    def levels_in_order(self) -> Self:
+        paths = [level.path for level in self.levels]
+        if paths != [str(number) for number in range(len(paths))]:
+            raise ValueError(f"levels must be 0, 1, … in order, got {', '.join(paths)}")
+        downsamples = [level.downsample for level in self.levels]
+        if downsamples[0] != 1 or downsamples != sorted(downsamples):
+            raise ValueError(f"downsamples must begin with 1 and grow, got {downsamples}")
+        return self
 
 
 def write_group(path: Path, attributes: dict[str, Any]) -> None:
@@ -81,8 +102,8 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A zarr.json as a dict. Raises FileNotFoundError, ValueError."""
-    content = json.loads(path.read_text(encoding="utf-8"))
+    """A zarr.json as a dict. Raises OSError, ValueError."""
+    content = read_json_file(path)
     if not isinstance(content, dict):
         raise ValueError(f"{path}: holds {type(content).__name__}, not an object")
     return content

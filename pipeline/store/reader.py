@@ -15,9 +15,10 @@ import numpy as np
 from pipeline.errors import BadRecipeError, UnreadableError
 from pipeline.grid import FINER_THAN_SCAN
 from pipeline.store.array_reader import ArrayReader, Pixels
-from pipeline.store.layout import IMAGE, READABLE_VERSIONS, TISSUE
+from pipeline.store.layout import IMAGE, TISSUE
 from pipeline.store.metadata import read_json
 from pipeline.store.resample import area_mean
+from pipeline.store.root import read_root
 from pipeline.store.threads import in_threads
 
 HALF_A_PIXEL = 0.5
@@ -67,23 +68,16 @@ class StoreReader:
 
     Raises:
         UnreadableError: no store there, or its metadata do not hold together.
+        WrongSlideError: its folder is named after another slide.
     """
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
-        self.attributes = _read_attributes(self.path)
-        try:
-            self.slide_id = str(self.attributes["slide_id"])
-            self.mpp0 = float(self.attributes["mpp0"])
-            icc = self.attributes.get("icc")
-            self.icc: bytes | None = base64.b64decode(icc) if icc else None
-            entries = [(str(entry["path"]), float(entry["downsample"])) for entry in self.attributes["levels"]]
-            self.source_sha256 = str(self.attributes["source"]["sha256"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise UnreadableError(
-                f"{self.path}: its attributes are damaged ({type(error).__name__}: {error}). "
-                "Delete the store and ingest the slide again."
-            ) from error
+        about, self.attributes = read_root(self.path)
+        self.slide_id, self.mpp0 = about.slide_id, about.mpp0
+        self.source_sha256 = about.source.sha256
+        self.icc = _icc(about.icc, self.path)
+        entries = [(level.path, level.downsample) for level in about.levels]
         self.levels = tuple(
             LevelArray(i, ArrayReader.open(self.path / IMAGE / path), downsample)
             for i, (path, downsample) in enumerate(entries)
@@ -205,16 +199,8 @@ def _nearly_whole(position_px: float) -> float:
     return float(whole) if abs(position_px - whole) < 1e-3 else position_px
 
 
-def _read_attributes(path: Path) -> dict[str, Any]:
+def _icc(text: str | None, store: Path) -> bytes | None:
     try:
-        attributes = read_json(path / "zarr.json")["attributes"]["gemslide"]
-        version = attributes["contract_version"]
-    except FileNotFoundError as error:
-        raise UnreadableError(f"{path}: no slide store there. Make one with `gemslide ingest`.") from error
-    except (KeyError, TypeError, ValueError) as error:
-        raise UnreadableError(f"{path}: not a gemslide store ({type(error).__name__}: {error}).") from error
-    if version not in READABLE_VERSIONS:
-        known = " and ".join(map(str, sorted(READABLE_VERSIONS)))
-        raise UnreadableError(f"{path}: contract version {version}; this gemslide reads {known}. Ingest again.")
-    assert isinstance(attributes, dict)
-    return attributes
+        return base64.b64decode(text, validate=True) if text else None
+    except ValueError as error:
+        raise UnreadableError(f"{store}: its ICC profile is damaged ({error}). Ingest the slide again.") from error

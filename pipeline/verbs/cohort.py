@@ -11,7 +11,7 @@ from pipeline.cli_output import Reporter, errors_in_words
 from pipeline.config import load_settings
 from pipeline.ingest.check import check_slide
 from pipeline.manifest import Cohort, SlideEntry, init_cohort, load_cohort
-from pipeline.project import Project
+from pipeline.project import open_project
 from pipeline.pseudonyms import pseudonymize_cohort
 from pipeline.run_record import SlideOutcome
 from pipeline.tiles.annotations.files import read_annotations
@@ -33,7 +33,7 @@ def run_init(folder: Path, out: Path) -> None:
 def run_check(manifest: Path, project: Path, *, as_json: bool) -> None:
     with errors_in_words(as_json=as_json, name=manifest.name):
         cohort = load_cohort(manifest)
-        assign_splits(cohort.included, load_settings(Project(project).settings_path).tile.split)
+        assign_splits(cohort.included, load_settings(open_project(project).settings_path).tile.split)
     reporter = Reporter(as_json=as_json)
     for entry in cohort.included:
         reporter.attempt(entry.slide_id, partial(_check, cohort, entry))

@@ -10,14 +10,14 @@ import typer
 
 from pipeline.cli_output import errors_in_words
 from pipeline.demo.demo import run_demo, summary
-from pipeline.project import Project
+from pipeline.project import open_project
 from pipeline.run_record import SlideOutcome
 
 
 def run(project_dir: Path, *, as_json: bool) -> None:
     start = time.perf_counter()
     with errors_in_words(as_json=as_json, name="demo"):
-        result = run_demo(Project(project_dir), say=lambda text: typer.echo(text, err=True))
+        result = run_demo(open_project(project_dir), say=lambda text: typer.echo(text, err=True))
     seconds = round(time.perf_counter() - start, 1)
     if as_json:
         message = json.dumps(result.evaluation.by_method)

@@ -13,7 +13,7 @@ from pipeline.config import load_settings, replace
 from pipeline.evaluation.evaluate import Evaluation, evaluate_model
 from pipeline.evaluation.report import write_report
 from pipeline.progress import bar
-from pipeline.project import Project
+from pipeline.project import open_project
 from pipeline.run_record import RunRecord, SlideOutcome, recorded
 from pipeline.verbs.infer import find_package
 
@@ -26,7 +26,7 @@ NOT_ITS_SPLIT = (
 def run_evaluate(
     model: str, project_dir: Path, *, tile_set: str, split: str | None, baselines: bool, as_json: bool
 ) -> None:
-    project = Project(project_dir)
+    project = open_project(project_dir)
     start = time.perf_counter()
     with errors_in_words(as_json=as_json, name=model):
         model = find_package(model, project).name

@@ -7,16 +7,16 @@ from pathlib import Path
 from pipeline.cli_output import Reporter, errors_in_words
 from pipeline.export.export import ExportRequest, export_slide, kind_of
 from pipeline.progress import bar
-from pipeline.project import STORE_SUFFIX, Project, slide_id_of
+from pipeline.project import STORE_SUFFIX, Project, open_project, slide_id_of
 from pipeline.run_record import RunRecord, SlideOutcome, recorded
 
 
 def run_export(
     slide: str, out: Path, project_dir: Path, *, to: str | None, quality: int | None, associated: bool, as_json: bool
 ) -> None:
-    project, store = _find_store(slide, Project(project_dir))
     reporter = Reporter(as_json=as_json)
     with errors_in_words(as_json=as_json, name=slide, reporter=reporter):
+        project, store = _find_store(slide, open_project(project_dir))
         request = ExportRequest(store, out, kind_of(to, out), quality, associated)
         # The record says neither where the copy went nor under which name: both can name people.
         settings = {"to": request.kind, "quality": quality, "associated": associated}

@@ -12,12 +12,13 @@ from pipeline.files import sha256_of
 from pipeline.inference.infer import infer_slide
 from pipeline.inference.predictor import Predictor
 from pipeline.progress import bar
-from pipeline.project import STORE_SUFFIX, Project
+from pipeline.project import STORE_SUFFIX, Project, check_name, open_project, slide_id_of
 from pipeline.run_record import RunRecord, SlideOutcome, recorded
+from training.foundation.names import is_name
 
 
 def run_infer(model: str, slides: list[str], project_dir: Path, *, as_json: bool) -> None:
-    project = Project(project_dir)
+    project = open_project(project_dir)
     reporter = Reporter(as_json=as_json)
     with errors_in_words(as_json=as_json, reporter=reporter):
         config = load_settings(project.settings_path).infer
@@ -39,10 +40,13 @@ def find_package(model: str, project: Project) -> Path:
     """A package by model id, or by its folder.
 
     Raises:
-        UnreadableError: there is neither.
+        UnreadableError: there is neither. BadManifestError: the folder's name is no model id.
     """
-    for folder in (project.models_dir / model, Path(model)):
+    # Resolved: `.` in a package's folder is that package, and its name is the model's id.
+    in_project = [project.model_path(model)] if is_name(model) else []
+    for folder in (*in_project, Path(model).resolve()):
         if (folder / "config.json").exists():
+            check_name(folder.name, what="model", remedy="Give the package's folder its own name again.")
             return folder
     known = ", ".join(sorted(p.name for p in project.models_dir.glob("*") if p.name[0] != ".")) or "none"
     raise UnreadableError(f"{model}: no such model. {project.models_dir} has: {known}. Make one with `gemslide train`.")
@@ -55,9 +59,9 @@ def find_slide_id(name: str, project: Project) -> str:
         UnreadableError: the path is another project's store, or not a store.
     """
     path = Path(name)
-    slide_id = path.name.removesuffix(STORE_SUFFIX)
+    slide_id = slide_id_of(path)
     if path.name == name and not name.endswith(STORE_SUFFIX):
-        return slide_id
+        return check_name(slide_id, what="slide", remedy="Give a slide's id, or its store's path.")
     if path.resolve() != project.store_path(slide_id).resolve():
         raise UnreadableError(
             f"{name}: is not a store of the project {project.root}. Give the slide's id, its store's path, or the "

@@ -10,20 +10,21 @@ from typing import Any
 import typer
 
 from pipeline.cli_output import errors_in_words
-from pipeline.project import Project
+from pipeline.project import open_project
 from pipeline.slides.open_slide import open_slide
 from pipeline.slides.slide import EncodedLevel
 from pipeline.store.overlays import list_predictions
 from pipeline.store.reader import StoreReader, is_store
+from training.foundation.names import is_name
 
 CODEC_NAMES = {"imagecodecs_jpeg": "JPEG", "imagecodecs_jpeg2k": "JPEG 2000", "zstd": "zstd"}
 
 
 def run_info(path: Path, project_dir: Path, *, series: str | None, as_json: bool) -> None:
-    store = Project(project_dir).store_path(path.name)
-    if not path.exists() and store.exists():
-        path = store  # a slide id
+    project = open_project(project_dir)
     with errors_in_words(as_json=as_json, name=path.name):
+        if not path.exists() and is_name(path.name) and project.store_path(path.name).exists():
+            path = project.store_path(path.name)  # a slide id
         facts = _store_facts(path) if series is None and is_store(path) else _slide_facts(path, series)
     if as_json:
         typer.echo(json.dumps(facts))

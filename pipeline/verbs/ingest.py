@@ -15,7 +15,7 @@ from pipeline.ingest.ingest import IngestReport, IngestRequest, ingest_slide
 from pipeline.ingest.many import Result, ingest_many
 from pipeline.manifest import load_cohort
 from pipeline.progress import bar
-from pipeline.project import Project
+from pipeline.project import Project, open_project
 from pipeline.run_record import RunRecord, SlideOutcome, recorded
 
 
@@ -30,7 +30,7 @@ def run_ingest(
     as_json: bool,
 ) -> None:
     """Ingest slides; `keep` names associated images to keep besides those of the settings."""
-    project = Project(project_dir)
+    project = open_project(project_dir)
     reporter = Reporter(as_json=as_json)
     with errors_in_words(as_json=as_json, reporter=reporter):
         config = load_settings(project.settings_path).ingest

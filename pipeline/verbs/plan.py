@@ -14,6 +14,7 @@ from pipeline import errors
 from pipeline.cli_output import errors_in_words
 from pipeline.files import write_text_atomic
 from pipeline.launch import show_plan
+from pipeline.project import open_project
 
 COLUMNS = 100
 LIVE_BYTES = (
@@ -35,7 +36,7 @@ def run_plan(recipe: Path, project: Path, *, tile_px: int | None, draw: Path | N
             _check_place(draw)
         if not as_json:
             typer.echo("Playing one step on tensors without memory; deep networks take a minute or more.", err=True)
-        report = show_plan(recipe, project, tile_px=tile_px, svg=draw is not None)
+        report = show_plan(recipe, open_project(project).root, tile_px=tile_px, svg=draw is not None)
         if draw:
             _write(draw, report.pop("svg"))
             report["drawn_in"] = str(draw)

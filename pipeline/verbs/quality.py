@@ -10,14 +10,14 @@ from pipeline.config import QualityConfig, load_settings
 from pipeline.errors import BadManifestError, UnreadableError
 from pipeline.manifest import load_cohort
 from pipeline.progress import bar
-from pipeline.project import Project
+from pipeline.project import Project, open_project
 from pipeline.quality.quality import check_quality
 from pipeline.run_record import RunRecord, SlideOutcome, recorded
 from pipeline.verbs.infer import find_slide_id
 
 
 def run_quality(slides: list[str], project_dir: Path, *, as_json: bool) -> None:
-    project = Project(project_dir)
+    project = open_project(project_dir)
     reporter = Reporter(as_json=as_json)
     with errors_in_words(as_json=as_json, reporter=reporter):
         config = load_settings(project.settings_path).quality

@@ -11,7 +11,7 @@ from pipeline.cli_output import Reporter, errors_in_words
 from pipeline.config import load_settings, replace
 from pipeline.manifest import load_cohort
 from pipeline.progress import bar
-from pipeline.project import Project
+from pipeline.project import open_project
 from pipeline.run_record import RunRecord, SlideOutcome, recorded
 from pipeline.tiles.annotations.repair import repairs_in_words
 from pipeline.tiles.table import TileTable
@@ -27,7 +27,7 @@ def run_tile(
     mpp: float | None,
     as_json: bool,
 ) -> None:
-    project = Project(project_dir)
+    project = open_project(project_dir)
     reporter = Reporter(as_json=as_json)
     with errors_in_words(as_json=as_json, name=tile_set):
         config = replace(load_settings(project.settings_path).tile, tile_px=tile_px, mpp=mpp)

@@ -7,13 +7,14 @@ from pathlib import Path
 
 from pipeline.cli_output import Reporter, errors_in_words
 from pipeline.launch import train
+from pipeline.project import open_project
 from pipeline.run_record import SlideOutcome
 
 
 def run_train(recipe: Path, project: Path, *, nproc: int, as_json: bool) -> None:
     start = time.perf_counter()
     with errors_in_words(as_json=as_json, name=recipe.stem):
-        result = train(recipe, project, nproc)
+        result = train(recipe, open_project(project).root, nproc)
     seconds = round(time.perf_counter() - start, 1)
     message = f"best model {result.best}, last {result.last}"
     output = str(project / "models" / result.best)

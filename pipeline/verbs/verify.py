@@ -10,7 +10,7 @@ from pipeline.cli_output import Reporter, errors_in_words
 from pipeline.errors import BadManifestError
 from pipeline.ingest.verify import verify_store
 from pipeline.manifest import load_cohort
-from pipeline.project import Project, slide_id_of
+from pipeline.project import Project, open_project, slide_id_of
 from pipeline.run_record import SlideOutcome
 
 
@@ -24,7 +24,7 @@ def run_verify(
     every_chunk: bool,
     as_json: bool,
 ) -> None:
-    project = Project(project_dir)
+    project = open_project(project_dir)
     reporter = Reporter(as_json=as_json)
     with errors_in_words(as_json=as_json, reporter=reporter):
         for store, slide in _stores(slides, project, source):

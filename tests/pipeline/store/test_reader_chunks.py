@@ -50,7 +50,7 @@ def make_store(tmp_path_factory):
             source = make_source(home, codec, seed)
             made[codec, seed] = ingest(source, home, smallest_level_px=1100, decode_chunk_px=256).store
             assert [level.codec for level in StoreReader(made[codec, seed]).levels] == [codec]
-        return shutil.copytree(made[codec, seed], folder / f"{codec}-{seed}.ome.zarr")
+        return shutil.copytree(made[codec, seed], folder / f"{codec}-{seed}" / made[codec, seed].name)
 
     return make
 

@@ -1,0 +1,47 @@
+"""The root of a slide store: what it says of itself, checked, and whether it is the slide that its folder names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from pipeline.errors import UnreadableError, WrongSlideError
+from pipeline.project import slide_id_of
+from pipeline.store.layout import READABLE_VERSIONS
+from pipeline.store.metadata import SlideAttributes, read_json
+
+
+def read_root(store: Path) -> tuple[SlideAttributes, dict[str, Any]]:
+    """The root attribute `gemslide`, checked, and as it stands there.
+
+    Raises:
+        UnreadableError: no store there, of another contract version, or damaged.
+        WrongSlideError: the folder is named after another slide.
+    """
+    try:
+        raw = read_json(store / "zarr.json")["attributes"]["gemslide"]
+        version = raw["contract_version"]
+    except FileNotFoundError as error:
+        raise UnreadableError(f"{store}: no slide store there. Make one with `gemslide ingest`.") from error
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        raise UnreadableError(f"{store}: not a gemslide store ({type(error).__name__}: {error}).") from error
+    if not isinstance(version, int) or version not in READABLE_VERSIONS:
+        known = " and ".join(map(str, sorted(READABLE_VERSIONS)))
+        raise UnreadableError(f"{store}: contract version {version!r:.40}; this gemslide reads {known}. Ingest again.")
+    try:
+        attributes = SlideAttributes.model_validate(raw)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise UnreadableError(
+            f"{store}: its attributes are damaged (`{where:.80}`: {first['msg']:.200}). "
+            "Delete the store and ingest the slide again."
+        ) from error
+    if slide_id_of(store) != attributes.slide_id:
+        raise WrongSlideError(
+            f"{store}: holds slide {attributes.slide_id!r}, but its folder is named after {slide_id_of(store)!r}. "
+            f"Folders were renamed or swapped: call it {attributes.slide_id}.ome.zarr, or ingest the slide again."
+        )
+    return attributes, raw

@@ -1,0 +1,59 @@
+"""Kernel locks on what is being written: they die with the process that holds them."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from training.foundation.errors import LockedError
+
+_POLL_S = 0.02
+
+
+def lock_temporary(temporary: Path, final: Path, make_and_open: Callable[[], int], *, wait_s: float = 0.0) -> int:
+    """Descriptor of a temporary file or folder, held by this process alone for as long as it is open.
+
+    Args:
+        final: the name it will have, for the message.
+        make_and_open: makes it where it is not there, and opens it.
+        wait_s: how long another writer of the same output is waited for.
+
+    Raises:
+        LockedError: another process writes the same output now.
+    """
+    give_up = time.monotonic() + wait_s
+    while True:
+        descriptor = make_and_open()
+        if try_lock(descriptor):
+            if is_open_as(descriptor, temporary):
+                return descriptor
+            os.close(descriptor)  # its owner has renamed or removed it meanwhile
+            continue
+        os.close(descriptor)
+        if time.monotonic() >= give_up:
+            raise LockedError(
+                f"{final.name}: another process is writing it now ({temporary}). Wait for it to end, or stop it."
+            )
+        time.sleep(_POLL_S)
+
+
+def try_lock(descriptor: int) -> bool:
+    """Whether the lock was free; it is ours then until the descriptor is closed."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def is_open_as(descriptor: int, path: Path) -> bool:
+    """Whether a descriptor is that of the file or folder which has this name now."""
+    try:
+        named = os.stat(path, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    opened = os.fstat(descriptor)
+    return (named.st_dev, named.st_ino) == (opened.st_dev, opened.st_ino)

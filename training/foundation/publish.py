@@ -1,0 +1,288 @@
+"""Writing that is either whole or not there: a temporary beside the target, fsync, rename.
+
+The temporary is `.<name>.partial` (a folder) or `.<name>.w<random>.partial` (a file), locked by the kernel for as long
+as the writing process lives. A folder that is there already is exchanged for the new one, so that a reader finds the
+old one or the new one at every moment. Where the file system cannot exchange two names, a journal `.<name>.swap` says
+that the swap was begun, and `training.foundation.leftovers` completes it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from training.foundation.errors import DiskFullError
+from training.foundation.locks import is_open_as, lock_temporary, try_lock
+
+RESUME_KEY = ".resume"
+SHORT_WRITE_S = 60.0
+"""How long a writer of small outputs waits for another writer of the same."""
+_LOOKED_AT_S = 0.5
+"""A run that looks for leftovers holds a lock for a moment: that is no other writer."""
+
+_NO_SPACE = {errno.ENOSPC, errno.EDQUOT}
+_UNWRITABLE = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST, errno.EFBIG}
+_NO_EXCHANGE = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP}
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2
+
+
+def fsync_dir(path: Path) -> None:
+    """Make a rename inside `path` survive a power cut."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def explain_unwritable(target: Path) -> Iterator[None]:
+    """Turn "no space left" and "may not be written" into an error that says where, and what to do.
+
+    Raises:
+        DiskFullError: no space, a read-only disk, no permission, or not a folder.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _NO_SPACE:
+            existing = next(parent for parent in [target, *target.parents] if parent.exists())
+            free_bytes = shutil.disk_usage(existing).free
+            raise DiskFullError(
+                f"{target}: no space left while writing ({free_bytes / 2**20:.0f} MiB free). "
+                "Free space or choose another --project; nothing half-written was kept."
+            ) from error
+        if error.errno not in _UNWRITABLE:
+            raise
+        raise DiskFullError(
+            f"{target}: cannot be written ({error.strerror}: {error.filename or 'while writing'}). Make the project "
+            "folder writable or choose another --project; nothing half-written was kept."
+        ) from error
+
+
+def write_bytes_atomic(path: Path, data: bytes) -> None:
+    """Put `data` at `path` so that a reader sees the old file or the new one, never half.
+
+    Raises:
+        DiskFullError: no space, or not writable.
+    """
+    with explain_unwritable(path):
+        replace_file(path, data, mode=0o666)
+
+
+def write_text_atomic(path: Path, text: str) -> None:
+    """`write_bytes_atomic` for UTF-8 text."""
+    write_bytes_atomic(path, text.encode())
+
+
+def replace_file(path: Path, data: bytes, *, mode: int) -> None:
+    """`write_bytes_atomic` with the system's own errors; the file has its mode from the first byte on."""
+    with TemporaryFile(path, mode=mode) as file:
+        file.publish(data)
+
+
+class TemporaryFile:
+    """A locked temporary beside `final`; gone at the end of the block unless it was published.
+
+    Args:
+        reserve_bytes: room taken on the disk at once, so that content up to this length fits when all else is full.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+
+    def __init__(self, final: Path, *, mode: int = 0o666, reserve_bytes: int = 0) -> None:
+        self._final = final
+        final.parent.mkdir(parents=True, exist_ok=True)
+        self._path, self._descriptor = self._make(mode)
+        try:
+            self._reserve(reserve_bytes)
+        except OSError:
+            self.close()
+            raise
+
+    def _make(self, mode: int) -> tuple[Path, int]:
+        while True:
+            path = self._final.with_name(f".{self._final.name}.w{secrets.token_hex(4)}.partial")
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+            # A run that looks for leftovers may have locked and removed it before we could lock it.
+            if try_lock(descriptor) and is_open_as(descriptor, path):
+                return path, descriptor
+            os.close(descriptor)
+
+    def _reserve(self, count: int) -> None:
+        if count and hasattr(os, "posix_fallocate"):
+            try:
+                os.posix_fallocate(self._descriptor, 0, count)
+            except OSError as error:
+                if error.errno not in _NO_EXCHANGE:  # file systems that cannot: nothing is promised there
+                    raise
+
+    def publish(self, data: bytes) -> None:
+        """Write the content and give the file its name. After an error it can be tried again with less.
+
+        Raises:
+            OSError: it could not be written; the name stands for what it stood for.
+        """
+        view = memoryview(data)
+        at = 0
+        while at < len(view):
+            at += os.pwrite(self._descriptor, view[at:], at)
+        os.ftruncate(self._descriptor, len(view))
+        os.fsync(self._descriptor)
+        self._path.replace(self._final)
+        fsync_dir(self._final.parent)
+
+    def close(self) -> None:
+        """Remove what was not published."""
+        self._path.unlink(missing_ok=True)
+        os.close(self._descriptor)
+
+    def __enter__(self) -> TemporaryFile:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+def temporary_folder(final: Path) -> Path:
+    """Where a folder is written before it gets its name."""
+    return final.with_name(f".{final.name.removesuffix('.ome.zarr')}.partial")
+
+
+@contextmanager
+def new_folder(final: Path, *, resume_key: str | None = None, wait_s: float = _LOOKED_AT_S) -> Iterator[Path]:
+    """A folder that takes its final name only when the block ends without an error. An existing one is replaced.
+
+    Args:
+        resume_key: what the content depends on. What a killed or interrupted run left under the same key is kept, all
+            else is cleared. An error clears everything.
+        wait_s: how long another writer of the same folder is waited for.
+
+    Raises:
+        LockedError: another process writes the same output now. DiskFullError: no space, or not writable.
+    """
+    partial = temporary_folder(final)
+    with explain_unwritable(final):
+        final.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = lock_temporary(partial, final, lambda: _make_and_open(partial), wait_s=wait_s)
+    try:
+        with explain_unwritable(final):
+            _make_ready(partial, resume_key)
+            yield partial
+            _publish(partial, final)
+    except BaseException as error:
+        if resume_key is None or isinstance(error, Exception):
+            shutil.rmtree(partial, ignore_errors=True)
+        raise
+    finally:
+        os.close(descriptor)
+
+
+def _make_and_open(partial: Path) -> int:
+    while True:
+        partial.mkdir(exist_ok=True)
+        try:
+            return os.open(partial, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            continue  # its owner published or removed it between the two calls
+
+
+def _make_ready(partial: Path, resume_key: str | None) -> None:
+    """Keep what an earlier run of the same key finished; clear everything else."""
+    key_file = partial / RESUME_KEY
+    if resume_key is not None and key_file.is_file() and key_file.read_text(encoding="utf-8") == resume_key:
+        for temporary in partial.rglob(".*.partial"):
+            remove(temporary)
+        return
+    for child in partial.iterdir():
+        remove(child)
+    if resume_key is not None:
+        write_text_atomic(key_file, resume_key)
+
+
+def _publish(partial: Path, final: Path) -> None:
+    for folder, _, _ in os.walk(partial):
+        fsync_dir(Path(folder))
+    # Last of all: a run killed while folders are flushed keeps what it finished.
+    (partial / RESUME_KEY).unlink(missing_ok=True)
+    fsync_dir(partial)
+    if os.path.lexists(final):
+        _swap(partial, final)
+    else:
+        partial.rename(final)
+        fsync_dir(final.parent)
+
+
+def _swap(partial: Path, final: Path) -> None:
+    with _old_held(final):
+        if exchange(partial, final):
+            fsync_dir(final.parent)  # before anything of the old one goes
+            remove(partial)
+        else:
+            journal(final).touch()
+            fsync_dir(final.parent)
+            complete_swap(final)
+
+
+@contextmanager
+def _old_held(final: Path) -> Iterator[None]:
+    """The old folder gets the temporary's name: locked, nobody takes it for one to write into before it is gone."""
+    if final.is_symlink():
+        yield
+        return
+    descriptor = lock_temporary(final, final, lambda: os.open(final, os.O_RDONLY | os.O_CLOEXEC), wait_s=SHORT_WRITE_S)
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def exchange(one: Path, other: Path) -> bool:
+    """Let two names change places in one step (Linux's renameat2); False where system or file system cannot.
+
+    Raises:
+        OSError: anything else that went wrong.
+    """
+    renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if renameat2 is None:
+        return False
+    if renameat2(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), ctypes.c_uint(_RENAME_EXCHANGE)) == 0:
+        return True
+    number = ctypes.get_errno()
+    if number in _NO_EXCHANGE:
+        return False
+    raise OSError(number, os.strerror(number), str(other))
+
+
+def journal(final: Path) -> Path:
+    """The file that says: the temporary folder is whole and takes the place of `final`."""
+    return final.with_name(f".{final.name}.swap")
+
+
+def complete_swap(final: Path) -> None:
+    """Carry out what the journal says, from wherever a run that died has left it."""
+    partial, old = temporary_folder(final), final.with_name(f".{final.name}.old")
+    if partial.exists():
+        if os.path.lexists(final):
+            remove(old)
+            final.rename(old)
+        partial.rename(final)
+    fsync_dir(final.parent)
+    remove(old)
+    journal(final).unlink(missing_ok=True)
+    fsync_dir(final.parent)
+
+
+def remove(path: Path) -> None:
+    """A file, a link or a whole folder. What cannot be removed stays for the next run to find."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)

@@ -1,0 +1,119 @@
+"""`config.json` of a model package: WSInfer 1.0's keys and ours, checked before a network is built."""
+
+from __future__ import annotations
+
+import unicodedata
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from training.config import MAX_CLASSES, ModelConfig
+from training.errors import UnreadableError
+from training.foundation.reading import read_json_file
+
+MAX_TILE_PX = 16_384
+MAX_CONFIG_BYTES = 2**20
+
+ClassName = Annotated[str, Field(min_length=1, max_length=200)]
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Share = Annotated[float, Field(ge=0, le=1)]
+Spread = Annotated[float, Field(gt=0, le=1)]
+
+
+class _Part(BaseModel):
+    """Keys that are not known here are left to those who wrote them."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False, strict=True)
+
+
+class Statistics(_Part):
+    """Mean and standard deviation of red, green and blue, in shares of full intensity."""
+
+    mean: list[Share] = Field(min_length=3, max_length=3)
+    std: list[Spread] = Field(min_length=3, max_length=3)
+
+
+class StainTarget(_Part):
+    """How tiles are normalised before the network sees them, with the target's numbers."""
+
+    method: Literal["macenko", "reinhard"]
+    target: dict[str, list[float] | list[list[float]]] = Field(max_length=8)
+
+
+class GemslidePart(_Part):
+    """What WSInfer has no key for."""
+
+    model: ModelConfig
+    statistics: Statistics
+    stain: StainTarget | None = None
+    split_sha256: str = Field(max_length=64)
+    weights_sha256: Sha256 | None = None
+    """Of `model.safetensors`; packages before version 0.2 have only its first eight digits, in their name."""
+
+    @field_validator("model", mode="before")
+    @classmethod
+    def not_strict_inside(cls, value: object) -> object:
+        """Recipes take 11.0 for 11, and so does the part of them that stands in a package."""
+        return ModelConfig.model_validate(value)
+
+
+class PackageConfig(_Part):
+    """The whole file."""
+
+    spec_version: Literal["1.0"]
+    num_classes: int = Field(ge=2, le=MAX_CLASSES)
+    patch_size_pixels: int = Field(ge=8, le=MAX_TILE_PX)
+    spacing_um_px: float = Field(ge=0.05, le=50)
+    class_names: list[ClassName] = Field(min_length=2, max_length=MAX_CLASSES)
+    gemslide: GemslidePart
+
+    @field_validator("class_names")
+    @classmethod
+    def names_can_be_read(cls, names: list[str]) -> list[str]:
+        if len(set(names)) != len(names):
+            raise ValueError("the same class name twice")
+        for name in names:
+            if not name.strip() or any(unicodedata.category(letter) in ("Cc", "Cs") for letter in name):
+                raise ValueError(f"{name!r} is no class name")
+        return names
+
+    @model_validator(mode="after")
+    def numbers_agree(self) -> Self:
+        if not len(self.class_names) == self.num_classes == self.gemslide.model.num_classes:
+            raise ValueError(
+                f"{len(self.class_names)} class names, num_classes = {self.num_classes}, "
+                f"and a network of {self.gemslide.model.num_classes}"
+            )
+        return self
+
+
+def read_package_config(package: Path) -> PackageConfig:
+    """Read and check a package's `config.json`.
+
+    Raises:
+        UnreadableError: not there, not JSON, or values that no package of gemslide has.
+    """
+    path = package / "config.json"
+    try:
+        raw: Any = read_json_file(path, max_bytes=MAX_CONFIG_BYTES)
+        return PackageConfig.model_validate(raw)
+    except ValidationError as error:
+        findings = "; ".join(_explained(dict(detail)) for detail in error.errors()[:5])
+        raise UnreadableError(
+            f"{path}: not a model package of gemslide: {findings}. Name a folder below models/, made by "
+            "`gemslide train`, or copy the package again."
+        ) from error
+    except (OSError, ValueError) as error:
+        raise UnreadableError(
+            f"{path}: not a model package of gemslide ({error}). Name a folder below models/, made by `gemslide train`."
+        ) from error
+
+
+def _explained(detail: dict[str, Any]) -> str:
+    where = ".".join(str(part) for part in detail["loc"]) or "the file"
+    if detail["type"] == "missing":
+        return f"`{where}` is missing"
+    if detail["type"] == "value_error":
+        return f"`{where}`: {detail['ctx']['error']!s:.200}"
+    return f"`{where}` = {detail['input']!r:.60}: {detail['msg']}"
