@@ -5,18 +5,22 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from scipy import ndimage
 
+from pipeline.errors import UnreadableError
 from pipeline.files import write_text_atomic
 from pipeline.project import Project
-from pipeline.store.overlays import Predictions
+from pipeline.store.overlays import MAX_CELL_PX0, Predictions
+from training.foundation.reading import read_json_file
 
 Hotspot = dict[str, Any]
 """x_px0, y_px0 (centre of its strongest cell), area_um2, score (highest probability), class."""
 
+MAX_STORED = 100_000
 _TOUCHING = np.ones((3, 3), int)
 
 
@@ -58,10 +62,35 @@ def write_hotspots(path: Path, hotspots: list[Hotspot]) -> None:
     write_text_atomic(path, json.dumps(hotspots, indent=1) + "\n")
 
 
+class _Stored(BaseModel):
+    """One entry of `hotspots.json`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, populate_by_name=True)
+
+    x_px0: int = Field(ge=0, le=MAX_CELL_PX0)
+    y_px0: int = Field(ge=0, le=MAX_CELL_PX0)
+    area_um2: float = Field(ge=0)
+    score: float = Field(ge=0, le=1)
+    class_name: str = Field(alias="class", max_length=200)
+
+
+_STORED: TypeAdapter[list[_Stored]] = TypeAdapter(Annotated[list[_Stored], Field(max_length=MAX_STORED)])
+
+
 def read_hotspots(project: Path, slide_id: str, model_id: str) -> list[Hotspot]:
-    """Hotspots of a slide; none where inference left no file."""
+    """Hotspots of a slide; none where inference left no file.
+
+    Raises:
+        UnreadableError: the file is damaged.
+    """
     path = Project(project).result_dir(slide_id, model_id) / "hotspots.json"
-    if not path.exists():
+    try:
+        stored = _STORED.validate_python(read_json_file(path))
+    except FileNotFoundError:
         return []
-    spots: list[Hotspot] = json.loads(path.read_text(encoding="utf-8"))
-    return spots
+    except (OSError, ValueError) as error:  # pydantic's own is a ValueError, too
+        raise UnreadableError(
+            f"{path.parent}: hotspots.json is damaged ({' '.join(str(error).split()):.200}). "
+            "Run `gemslide infer` again."
+        ) from error
+    return [spot.model_dump(by_alias=True) for spot in stored]

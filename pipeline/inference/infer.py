@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import shutil
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.config import InferConfig
-from pipeline.errors import BadRecipeError, InsaneOutputError, NoTissueError, UnreadableError
+from pipeline.errors import BadRecipeError, InsaneOutputError, NoTissueError, UnreadableError, WrongSlideError
+from pipeline.files import SHORT_WRITE_S, new_folder
 from pipeline.geojson import qupath_origin_xy0
 from pipeline.grid import TileGrid, tile_grid, tissue_fraction
 from pipeline.inference.export.csv_ import write_csv
@@ -26,13 +29,17 @@ from pipeline.project import Project
 from pipeline.run_record import versions
 from pipeline.stain import Normaliser
 from pipeline.store.labels import read_tissue
-from pipeline.store.overlays import Predictions, list_predictions, read_predictions, write_predictions
+from pipeline.store.overlays import Predictions, list_predictions, new_predictions, read_predictions
 from pipeline.store.quality import read_stain_fit, slide_normaliser
 from pipeline.store.reader import StoreReader
 from pipeline.store.render import thumbnail
 
 SAME_EVERYWHERE_MIN_TILES = 16
 """A model that gives this many different tiles exactly the same answer is broken."""
+
+
+OUR_FILES = {"predictions.csv", "predictions.geojson", "hotspots.json"}
+"""And a heatmap for each class."""
 
 
 @dataclass(frozen=True)
@@ -67,27 +74,47 @@ def infer_slide(
     _check_classes(config, predictor)
     reader = StoreReader(project.store_path(slide_id))
     result_dir = project.result_dir(slide_id, predictor.model_id)
-    made_from = {
+    made_from, normalise = _made_from(reader, predictor, config)
+    stored = _finished(reader, predictor.model_id, made_from)
+    predictions = stored or _predict(reader, predictor, config, made_from, advance, normalise)
+    predicted_s = time.perf_counter() - start
+    # All of a slide's results appear when all of them are written, the store's first.
+    with ExitStack() as published:
+        folder = published.enter_context(new_folder(result_dir, wait_s=SHORT_WRITE_S))
+        if not stored:
+            published.enter_context(new_predictions(reader.path, predictions, mpp0=reader.mpp0))
+        num_hotspots = write_results(reader, predictions, folder, config)
+        _keep_what_others_wrote(result_dir, folder)
+    num_tiles = int(np.isfinite(predictions.probabilities_cyx[0]).sum())
+    seconds = {"predict": round(predicted_s, 3), "write": round(time.perf_counter() - start - predicted_s, 3)}
+    skipped = stored is not None
+    return InferReport(slide_id, predictor.model_id, num_tiles, num_hotspots, result_dir, skipped, seconds)
+
+
+def _made_from(
+    reader: StoreReader, predictor: Predictor, config: InferConfig
+) -> tuple[dict[str, object], Normaliser | None]:
+    """Everything that predictions depend on, and what normalises the slide's tiles."""
+    made_from: dict[str, object] = {
         "source_sha256": reader.source_sha256,
         "settings": config.model_dump(mode="json"),
+        "model": predictor.identity,
         "tile_px": predictor.tile_px,
         "mpp": predictor.mpp,
     }
-    normalise = None
-    if predictor.stain:
-        normalise = slide_normaliser(reader, predictor.stain)
-        fit = read_stain_fit(reader, predictor.stain["method"])
-        made_from["stain"] = {**predictor.stain, "fit": fit}  # fitted anew, tiles look different
-    predictions = _finished(reader, predictor.model_id, made_from)
-    skipped = predictions is not None
-    if predictions is None:
-        predictions = _predict(reader, predictor, config, made_from, advance, normalise)
-        write_predictions(reader.path, predictions, mpp0=reader.mpp0)
-    predicted_s = time.perf_counter() - start
-    num_hotspots = write_results(reader, predictions, result_dir, config)
-    num_tiles = int(np.isfinite(predictions.probabilities_cyx[0]).sum())
-    seconds = {"predict": round(predicted_s, 3), "write": round(time.perf_counter() - start - predicted_s, 3)}
-    return InferReport(slide_id, predictor.model_id, num_tiles, num_hotspots, result_dir, skipped, seconds)
+    if not predictor.stain:
+        return made_from, None
+    fit = read_stain_fit(reader, predictor.stain["method"])
+    made_from["stain"] = {**predictor.stain, "fit": fit}  # fitted anew, tiles look different
+    return made_from, slide_normaliser(reader, predictor.stain)
+
+
+def _keep_what_others_wrote(old: Path, new: Path) -> None:
+    """Files in a slide's results that inference does not write: somebody's notes, say."""
+    for path in old.iterdir() if old.is_dir() else ():
+        is_ours = path.name in OUR_FILES or re.fullmatch(r"heatmap_.*\.png", path.name)
+        if path.is_file() and not path.is_symlink() and not is_ours and path.name[0] != ".":
+            shutil.copy2(path, new / path.name)
 
 
 def _check_classes(config: InferConfig, predictor: Predictor) -> None:
@@ -185,7 +212,7 @@ def _finished(reader: StoreReader, model_id: str, made_from: dict[str, object]) 
         return None
     try:
         predictions = read_predictions(reader.path, model_id)
-    except UnreadableError:  # damaged: predict again and replace them
+    except (UnreadableError, WrongSlideError):  # damaged: predict again and replace them
         return None
     return predictions if predictions.attributes.get("made_from") == made_from else None
 
@@ -205,8 +232,6 @@ def write_results(reader: StoreReader, predictions: Predictions, result_dir: Pat
     origin_xy0 = qupath_origin_xy0(reader.attributes)
     write_geojson(result_dir / "predictions.geojson", predictions, reader.source_sha256, origin_xy0=origin_xy0)
     write_hotspots(result_dir / "hotspots.json", hotspots)
-    for old in result_dir.glob("heatmap_*.png"):
-        old.unlink()
     # With two classes the second says it all; with more, each has its own picture.
     pictured = predictions.class_names if len(predictions.class_names) > 2 else wanted
     picture = thumbnail(reader, THUMBNAIL_PX)

@@ -23,6 +23,13 @@ class Predictor:
         self.tile_px = classifier.tile_px
         self.mpp = classifier.mpp
         self.split_sha256 = classifier.split_sha256
+        self.identity: dict[str, object] = {
+            "weights_sha256": classifier.weights_sha256,
+            "class_names": list(classifier.class_names),
+            "mean": classifier.mean,
+            "std": classifier.std,
+        }
+        """What decides the probabilities of a tile, as JSON."""
         self.stain = classifier.stain
         """How tiles must be normalised first (`pipeline.stain.describe`); None: not at all."""
 

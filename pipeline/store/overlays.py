@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from pipeline.errors import UnreadableError
-from pipeline.files import new_folder
+from pipeline.errors import UnreadableError, WrongSlideError
+from pipeline.files import SHORT_WRITE_S, new_folder
+from pipeline.project import check_name
 from pipeline.store.labels import read_array, write_array
 from pipeline.store.layout import PREDICTIONS
 from pipeline.store.metadata import multiscale, read_json, write_group
+from pipeline.store.root import read_root
+from training.foundation.names import is_name
 
 Probabilities = NDArray[np.float16]
 """float16 of shape (classes, rows, columns); NaN = not predicted."""
+
+MAX_CELL_PX0 = 2**24
+SUM_TOLERANCE = 0.02
+"""Half-precision numbers of a thousand classes miss a sum of 1 by less."""
 
 
 @dataclass(frozen=True)
@@ -42,11 +52,21 @@ class Predictions:
         return None if np.isnan(values).any() else dict(zip(self.class_names, values.tolist(), strict=True))
 
 
-def write_predictions(store: Path, predictions: Predictions, *, mpp0: float) -> Path:
-    """Put a model's probabilities into the store; they appear whole or not at all, replacing older ones."""
-    parent = store / PREDICTIONS
-    if not (parent / "zarr.json").exists():
-        write_group(parent, {})
+def predictions_path(store: Path, model_id: str) -> Path:
+    """Where a model's predictions lie in a store. Raises BadManifestError: the id can name no folder."""
+    return store / PREDICTIONS / check_name(model_id, what="model")
+
+
+@contextmanager
+def new_predictions(store: Path, predictions: Predictions, *, mpp0: float) -> Iterator[None]:
+    """Write a model's probabilities; they appear in the store, whole, when the block ends, and replace older ones.
+
+    Raises:
+        DiskFullError: no space, or not writable. LockedError: another process writes the same for long.
+    """
+    final = predictions_path(store, predictions.model_id)
+    if not (final.parent / "zarr.json").exists():
+        write_group(final.parent, {})
     pyramid = _nan_pyramid(predictions.probabilities_cyx)
     spacing = predictions.stride_px0 * mpp0
     spacings = [spacing * 2**i for i in range(len(pyramid))]
@@ -62,45 +82,105 @@ def write_predictions(store: Path, predictions: Predictions, *, mpp0: float) -> 
             "side_px0": predictions.side_px0,
         },
     }
-    final = parent / predictions.model_id
-    with new_folder(final) as folder:
+    with new_folder(final, wait_s=SHORT_WRITE_S) as folder:
         for index, values in enumerate(pyramid):
             write_array(folder / str(index), values, "cyx", fill_value=float("nan"))
         write_group(folder, attributes)
-    return final
+        yield
+
+
+def write_predictions(store: Path, predictions: Predictions, *, mpp0: float) -> None:
+    """Put a model's probabilities into the store; they appear whole or not at all, replacing older ones."""
+    with new_predictions(store, predictions, mpp0=mpp0):
+        pass
 
 
 def list_predictions(store: Path) -> list[str]:
-    """Model ids with complete predictions on this slide."""
+    """Model ids with complete predictions on this slide; folders that no model can have written are left out."""
     parent = store / PREDICTIONS
     if not parent.is_dir():
         return []
-    return sorted(path.name for path in parent.iterdir() if path.name[0] != "." and (path / "zarr.json").exists())
+    return sorted(path.name for path in parent.iterdir() if is_name(path.name) and (path / "zarr.json").exists())
 
 
 def read_predictions(store: Path, model_id: str) -> Predictions:
     """Predictions of one model.
 
     Raises:
-        UnreadableError: none there, or damaged.
+        UnreadableError: none there, damaged, or values that are no probabilities.
+        WrongSlideError: they were made from another slide's pixels, or by another model.
     """
-    path = store / PREDICTIONS / model_id
+    path = predictions_path(store, model_id)
     try:
         ours = read_json(path / "zarr.json")["attributes"]["gemslide"]
-        values = read_array(path / "0").astype(np.float16)
-        return Predictions(
-            model_id=model_id,
-            class_names=tuple(ours["class_names"]),
-            probabilities_cyx=values,
-            stride_px0=float(ours["stride_px0"]),
-            side_px0=float(ours["side_px0"]),
-            attributes=ours,
-        )
+        said = _Said.model_validate(ours)
+        values = read_array(path / "0")
+        _check_probabilities(values, said)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise _unreadable(path, f"`{where:.80}`: {first['msg']:.200}") from error
     except (UnreadableError, OSError, KeyError, TypeError, ValueError) as error:
-        raise UnreadableError(
-            f"{path}: no readable predictions ({type(error).__name__}: {error}). "
-            f"The slide has: {', '.join(list_predictions(store)) or 'none'}. Make them (again) with `gemslide infer`."
-        ) from error
+        raise _unreadable(path, f"{type(error).__name__}: {error}") from error
+    source = read_root(store)[0].source.sha256
+    made_of = said.made_from.get("source_sha256", source)
+    if (said.model_id, made_of) != (model_id, source):
+        raise WrongSlideError(
+            f"{path}: holds predictions of model {said.model_id!r} on the slide with SHA-256 {made_of!s:.12}…, not of "
+            f"{model_id!r} on {source:.12}…. They were copied or renamed: delete them and run `gemslide infer` again."
+        )
+    return Predictions(
+        model_id=model_id,
+        class_names=said.class_names,
+        probabilities_cyx=values.astype(np.float16),
+        stride_px0=said.stride_px0,
+        side_px0=said.side_px0,
+        attributes=ours,
+    )
+
+
+def _unreadable(path: Path, why: str) -> UnreadableError:
+    return UnreadableError(
+        f"{path}: no readable predictions ({why}). The slide has: "
+        f"{', '.join(list_predictions(path.parents[1])) or 'none'}. Make them (again) with `gemslide infer`."
+    )
+
+
+class _Said(BaseModel):
+    """What predictions say of themselves."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
+
+    model_id: str
+    class_names: tuple[Annotated[str, Field(min_length=1, max_length=200)], ...] = Field(min_length=1, max_length=1000)
+    stride_px0: float = Field(gt=0, le=MAX_CELL_PX0)
+    side_px0: float = Field(gt=0, le=MAX_CELL_PX0)
+    made_from: dict[str, Any] = {}
+
+    @field_validator("class_names")
+    @classmethod
+    def differ(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(names)) != len(names):
+            raise ValueError("the same class twice")
+        return names
+
+
+def _check_probabilities(values_cyx: NDArray[Any], said: _Said) -> None:
+    """Each cell is NaN in every class, or has shares of one. Raises ValueError."""
+    if values_cyx.ndim != 3 or len(values_cyx) != len(said.class_names):
+        raise ValueError(f"values of shape {values_cyx.shape} for {len(said.class_names)} classes")
+    known = np.isfinite(values_cyx)
+    if np.isinf(values_cyx).any() or not (known.all(0) == known.any(0)).all():
+        raise ValueError("cells with values that are not finite in some classes")
+    predicted = values_cyx[:, known[0]].astype(np.float32)
+    if not predicted.size:
+        return
+    lowest, highest = float(predicted.min()), float(predicted.max())
+    furthest = float(np.abs(predicted.sum(0) - 1).max())
+    if lowest < 0 or highest > 1 or furthest > SUM_TOLERANCE:
+        raise ValueError(
+            f"no probabilities: from {lowest:.3g} to {highest:.3g}, and sums that miss 1 by up to {furthest:.3g}"
+        )
 
 
 def _nan_pyramid(values_cyx: Probabilities) -> list[Probabilities]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from pipeline.config import QC_SCORES
 from pipeline.errors import UnreadableError
-from pipeline.files import new_folder
+from pipeline.files import SHORT_WRITE_S, new_folder
 from pipeline.stain import METHODS, Normaliser, fit_of
 from pipeline.store.labels import read_array, write_array
 from pipeline.store.metadata import multiscale, read_json, write_group, write_json
@@ -51,7 +51,7 @@ def write_quality(
         "gemslide": {**quality.attributes, "names": list(quality.names), "cell_px0": quality.cell_px0},
     }
     final = store / QUALITY
-    with new_folder(final) as folder:
+    with new_folder(final, wait_s=SHORT_WRITE_S) as folder:
         write_array(folder / "0", quality.scores_cyx, "cyx", fill_value=float("nan"))
         write_group(folder, attributes)
     root = read_json(store / "zarr.json")

@@ -9,14 +9,13 @@ from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
-from pydantic import ValidationError
 
 from pipeline.errors import CorruptTileError, UnreadableError
 from pipeline.store.array_reader import ArrayReader
 from pipeline.store.checksums import covered_files, list_digest, read_checksums
 from pipeline.store.layout import CHECKSUMS, IMAGE, TISSUE, ArraySpec
 from pipeline.store.metadata import SlideAttributes, read_json
-from pipeline.store.reader import StoreReader
+from pipeline.store.reader import StoreReader, is_store
 from pipeline.store.shard import sum_file
 from pipeline.store.threads import in_threads
 
@@ -31,13 +30,15 @@ def find_damage(store: Path, *, sample_chunks: int, every_chunk: bool = False, t
         every_chunk: decode all chunks instead.
 
     Raises:
-        UnreadableError: it is no store, or its root cannot be read.
+        UnreadableError: it is no store. WrongSlideError: its folder is named after another slide.
     """
-    reader = StoreReader(store)
     try:
-        attributes = SlideAttributes.model_validate(reader.attributes)
-    except ValidationError as error:
-        return [f"zarr.json: its attribute `gemslide` is damaged ({error.error_count()} errors)"]
+        reader = StoreReader(store)
+    except UnreadableError as error:
+        if not is_store(store):
+            raise
+        return [str(error)]
+    attributes = SlideAttributes.model_validate(reader.attributes)
     found = [*_structure(store, reader, attributes), *_files(store, attributes, threads)]
     for level in reader.levels:
         found += _chunks(level.array, f"{IMAGE}/{level.level}", sample_chunks, every_chunk, threads)

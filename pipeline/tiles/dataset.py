@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.errors import BadRecipeError, ChangedSourceError, GemslideError
+from pipeline.errors import BadManifestError, BadRecipeError, ChangedSourceError, GemslideError
 from pipeline.project import Project
 from pipeline.stain import METHODS, Normaliser, describe
 from pipeline.store.quality import slide_normaliser
@@ -103,6 +103,7 @@ class TileDataset:
     def _reader(self, slide_id: str) -> StoreReader:
         if slide_id not in self._readers:
             reader = StoreReader(self._project.store_path(slide_id))
+            self._check_inside(reader)
             if reader.source_sha256 != self._sources[slide_id]:
                 raise ChangedSourceError(
                     f"slide {slide_id}: its store was made from other bytes than the tile table saw. "
@@ -110,6 +111,16 @@ class TileDataset:
                 )
             self._readers[slide_id] = reader
         return self._readers[slide_id]
+
+    def _check_inside(self, reader: StoreReader) -> None:
+        boxes = self._boxes[self._slide_ids == reader.slide_id]
+        level, (right_px0, bottom_px0) = boxes[:, 0].max(), (boxes[:, 1:3] + boxes[:, 3:]).max(0)
+        width_px0, height_px0 = reader.size_wh_px0
+        if level >= len(reader.levels) or right_px0 > width_px0 or bottom_px0 > height_px0:
+            raise BadManifestError(
+                f"slide {reader.slide_id}: the table has tiles up to x {right_px0}, y {bottom_px0}, level {level}; "
+                f"the slide has {width_px0} × {height_px0} px, {len(reader.levels)} levels. Run `gemslide tile` again."
+            )
 
     def _fingerprint(self) -> str:
         digest = hashlib.sha256()

@@ -12,9 +12,11 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.errors import BadManifestError, EmptyTableError
+from pipeline.errors import BadManifestError, EmptyTableError, LeakageError
 from pipeline.files import write_bytes_atomic
 from pipeline.store.quality import SCORE_NAMES
+from pipeline.tiles.table_checks import check_table, content_sha256
+from training.foundation.reading import parse_json, read_regular
 
 SCHEMA = pa.schema(
     [
@@ -34,6 +36,7 @@ SCHEMA = pa.schema(
 )
 QC_SCHEMA = pa.schema([(f"qc_{name}", pa.float32()) for name in SCORE_NAMES])
 METADATA_KEY = b"gemslide"
+MAX_BYTES, MAX_ROWS = 4 * 2**30, 10**8
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,9 @@ def write_table(path: Path, table: TileTable) -> None:
         )
     ordered = table.frame.sort_values(["slide_id", "y_px0", "x_px0"], kind="stable")
     arrow = pa.Table.from_pandas(ordered, schema=pa.schema([*SCHEMA, *QC_SCHEMA]), preserve_index=False)
-    arrow = arrow.replace_schema_metadata({METADATA_KEY: json.dumps(table.metadata).encode()})
+    metadata = json.loads(json.dumps(table.metadata))
+    metadata["content_sha256"] = content_sha256(arrow.to_pandas(), metadata)
+    arrow = arrow.replace_schema_metadata({METADATA_KEY: json.dumps(metadata).encode()})
     buffer = BytesIO()
     pq.write_table(arrow, buffer, compression="zstd")
     write_bytes_atomic(path, buffer.getvalue())
@@ -73,20 +78,51 @@ def read_table(path: Path) -> TileTable:
 
     Raises:
         EmptyTableError: no such table, or no rows.
-        BadManifestError: not a tile table of this program.
+        BadManifestError: not a tile table of this program, or changed since.
+        LeakageError: a slide or patient in two splits.
     """
     if not path.exists():
         others = ", ".join(sorted(p.stem for p in path.parent.glob("*.parquet"))) or "none"
         raise EmptyTableError(f"{path}: no such tile set (there are: {others}). Make it with `gemslide tile`.")
     try:
-        arrow = pq.read_table(path)
-        metadata = json.loads(arrow.schema.metadata[METADATA_KEY])
-    except (pa.ArrowException, KeyError, TypeError, ValueError) as error:
+        file = pq.ParquetFile(BytesIO(read_regular(path, max_bytes=MAX_BYTES)))
+        if file.metadata.num_rows > MAX_ROWS:
+            raise ValueError(f"{file.metadata.num_rows} rows")
+        arrow = file.read()
+        metadata = parse_json((arrow.schema.metadata or {})[METADATA_KEY])
+    except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as error:
         raise BadManifestError(
-            f"{path}: is not a gemslide tile table ({error}). Make it with `gemslide tile`."
+            f"{path}: is not a gemslide tile table ({type(error).__name__}: {error!s:.300}). "
+            "Make it with `gemslide tile`."
         ) from error
-    if [(f.name, f.type) for f in arrow.schema if not f.name.startswith("qc_")] != [(f.name, f.type) for f in SCHEMA]:
+    columns = [(field.name, field.type) for field in arrow.schema]
+    expected = [(field.name, field.type) for field in SCHEMA]
+    known = [(field.name, field.type) for field in QC_SCHEMA]
+    if columns[: len(expected)] != expected or any(column not in known for column in columns[len(expected) :]):
         raise BadManifestError(f"{path}: has other columns than a tile table. Make it with `gemslide tile`.")
     if not arrow.num_rows:
         raise EmptyTableError(f"{path}: has no rows. Make it again with `gemslide tile`.")
-    return TileTable(arrow.to_pandas(), metadata)
+    frame = arrow.to_pandas()
+    check_table(str(path), frame, metadata)
+    return TileTable(frame, metadata)
+
+
+def check_replaceable(path: Path, *, has_manifest: bool) -> None:
+    """A table without labels, patients and splits does not take the place of one that has them.
+
+    Raises:
+        BadManifestError: it would; or what is there cannot be read, so that nobody can tell.
+    """
+    if has_manifest or not path.exists():
+        return
+    try:
+        old = read_table(path)
+    except EmptyTableError:
+        return
+    except (BadManifestError, LeakageError) as error:
+        raise BadManifestError(f"{error} Or delete it: without a manifest it is not replaced.") from error
+    if old.metadata["manifest_sha256"] is not None:
+        raise BadManifestError(
+            f"{path}: was made with a manifest; its labels, patients and splits would be lost. Give the manifest, or "
+            "choose another name with --tile-set."
+        )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -25,7 +24,7 @@ from pipeline.tiles.annotations.repair import labelled_regions
 from pipeline.tiles.labels import TileLabels, class_order, label_tiles
 from pipeline.tiles.quality import good_enough, tile_scores
 from pipeline.tiles.split import assign_splits
-from pipeline.tiles.table import TileTable, write_table
+from pipeline.tiles.table import TileTable, check_replaceable, write_table
 
 
 @dataclass(frozen=True)
@@ -53,8 +52,8 @@ def make_tile_table(
     Raises:
         BadManifestError, BadAnnotationError, LeakageError, EmptyTableError, BadRecipeError.
     """
-    if not re.fullmatch(r"[A-Za-z0-9._-]{1,64}", tile_set):
-        raise BadManifestError(f"tile set {tile_set!r}: allowed are letters, digits, dots, underscores, hyphens.")
+    target = project.tile_table_path(tile_set)
+    check_replaceable(target, has_manifest=cohort is not None)
     entries = cohort.included if cohort else tuple(_bare_entry(slide_id) for slide_id in project.slide_ids())
     if not entries:
         raise BadManifestError(f"{project.slides_dir}: no slides. Run `gemslide ingest` first.")
@@ -80,7 +79,7 @@ def make_tile_table(
         "annotations": {slide.entry.slide_id: slide.annotations for slide in slides if slide.annotations},
     }
     table = TileTable(pd.concat(frames, ignore_index=True), metadata)
-    write_table(project.tile_table_path(tile_set), table)
+    write_table(target, table)
     return table
 
 

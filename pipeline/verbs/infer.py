@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from pathlib import Path
 
@@ -59,9 +60,9 @@ def find_slide_id(name: str, project: Project) -> str:
         UnreadableError: the path is another project's store, or not a store.
     """
     path = Path(name)
+    if os.sep not in name and not name.endswith(STORE_SUFFIX):
+        return check_name(name, what="slide", remedy="Give a slide's id, or its store's path.")
     slide_id = slide_id_of(path)
-    if path.name == name and not name.endswith(STORE_SUFFIX):
-        return check_name(slide_id, what="slide", remedy="Give a slide's id, or its store's path.")
     if path.resolve() != project.store_path(slide_id).resolve():
         raise UnreadableError(
             f"{name}: is not a store of the project {project.root}. Give the slide's id, its store's path, or the "

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from pipeline.config import InferConfig
 from pipeline.errors import BadRecipeError, InsaneOutputError, NoTissueError, UnreadableError
@@ -15,6 +15,7 @@ from pipeline.inference.predictor import Predictor
 from pipeline.project import Project
 from pipeline.store.overlays import Predictions, list_predictions, read_predictions, write_predictions
 from pipeline.store.reader import StoreReader
+from tests.model_packages import with_weights
 
 CONFIG = InferConfig(batch_size=16)
 
@@ -100,7 +101,7 @@ def test_a_broken_model_is_refused_and_leaves_nothing(road, own, factor, says):
     package = own.models_dir / road.model_id
     state = {name: value * factor if value.is_floating_point() else value for name, value in load_file(
         package / "model.safetensors").items()}  # fmt: skip
-    save_file(state, package / "model.safetensors")
+    package = with_weights(package, state)
 
     with pytest.raises(InsaneOutputError, match=says):
         infer_slide(road.test_slide, Predictor.load(package), own, CONFIG)

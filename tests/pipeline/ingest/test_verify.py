@@ -98,7 +98,7 @@ def change_a_downsample(store):
 
 DAMAGE = [
     (change_the_scale, r"zarr\.json: says 0\.123 µm/px"),
-    (change_a_downsample, r"a downsample of 7 for level 1"),
+    (change_a_downsample, r"downsamples must begin with 1 and grow, got \[1\.0, 7\.0"),
     (flip_a_byte, rf"{SHARD}: \d+ bytes with CRC \w+, was"),
     (cut_the_index, rf"{SHARD}: \d+ bytes with CRC"),
     (lambda store: (store / SHARD).unlink(), f"{SHARD}: is missing"),
@@ -109,7 +109,7 @@ DAMAGE = [
     (change_the_shape, r"0/0/zarr\.json: \d+ bytes with CRC"),
     (change_a_level, "0/0: its codec is imagecodecs_jpeg, the root says zstd"),
     (forget_a_level, "3 datasets and 3 of tissue for 2 levels"),
-    (forget_an_attribute, r"zarr\.json: its attribute `gemslide` is damaged"),
+    (forget_an_attribute, r"its attributes are damaged \(`mpp_source`"),
     (lambda store: (store / "0/labels/tissue/zarr.json").unlink(), "metadata cannot be read"),
     (lambda store: (store / "OME/METADATA.ome.xml").write_text("<OME>"), "metadata cannot be read"),
 ]  # fmt: skip

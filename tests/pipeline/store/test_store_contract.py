@@ -53,7 +53,8 @@ def every_zarr_json(store):
 
 def predict(store, cells_yx=(100, 70)):
     rng = np.random.default_rng(0)
-    probabilities = rng.random((2, *cells_yx)).astype(np.float16)
+    second = rng.random(cells_yx)
+    probabilities = np.stack([1 - second, second]).astype(np.float16)
     probabilities[:, :3] = np.nan
     write_predictions(store, Predictions("m-1", ("no", "yes"), probabilities, 13.0, 20.0, {}), mpp0=0.5)
     return probabilities

@@ -1,0 +1,64 @@
+"""What all attacks share: findings, and how they are told."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+Attack = Callable[[int, int], "Result"]
+
+
+@dataclass
+class Result:
+    """How often something was attacked, and every promise that did not hold."""
+
+    what: str
+    attempts: int = 0
+    findings: list[str] = field(default_factory=list)
+
+    def check(self, holds: bool, finding: str) -> None:
+        """Note a promise that does not hold."""
+        if not holds:
+            self.findings.append(finding)
+
+    def expect_refusal(
+        self,
+        what: str,
+        work: Callable[[], object],
+        refusal: type[Exception] | tuple[type[Exception], ...],
+        *,
+        longest_s: float = 5.0,
+    ) -> None:
+        """Attempt something that must be refused in words, and soon."""
+        self.attempts += 1
+        start = time.perf_counter()
+        try:
+            work()
+        except refusal as error:
+            self.check(len(str(error)) > 20, f"{what}: says only {error!s}")
+        except Exception as error:
+            self.findings.append(f"{what}: {type(error).__name__}: {error!s:.200}")
+        else:
+            self.findings.append(f"{what}: was accepted")
+        seconds = time.perf_counter() - start
+        self.check(seconds < longest_s, f"{what}: took {seconds:.1f} s")
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.attempts} attempts, {len(self.findings)} findings"
+
+
+def main(attack: Attack, *, times: int) -> None:
+    """Run an attack from the command line; the exit code is 1 if there is a finding."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--times", type=int, default=times)
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    start = time.perf_counter()
+    result = attack(arguments.times, arguments.seed)
+    for finding in result.findings:
+        print(f"  {finding}")
+    print(f"{result} ({time.perf_counter() - start:.0f} s)")
+    sys.exit(1 if result.findings else 0)
