@@ -81,9 +81,9 @@ def attack(times: int, seed: int, writers: Sequence[Writer] = WRITERS) -> Result
             _kill(writer, project, chance.uniform(0, LONGEST_S), by_exchange=by_exchange)
             where = f"{writer.__name__}, kill {number}, {'exchange' if by_exchange else 'journal'}"
             if by_exchange:
-                _check(project, result, f"{where}, before recovery")
+                check_outputs(project, result, f"{where}, before recovery")
             Project(project).recover()
-            _check(project, result, f"{where}, after recovery")
+            check_outputs(project, result, f"{where}, after recovery")
             left = sorted(str(path.relative_to(project)) for path in project.rglob(".*"))
             result.check(not left, f"{where}: left {left}")
             writer(project, 10**6)  # the next run is not in anybody's way
@@ -117,7 +117,7 @@ def _kill(writer: Writer, project: Path, after_s: float, *, by_exchange: bool) -
     assert os.WIFSIGNALED(status), "the writer ended by itself"
 
 
-def _check(project: Path, result: Result, where: str) -> None:
+def check_outputs(project: Path, result: Result, where: str) -> None:
     """Everything that was published is there, of one piece."""
     for package in (path for path in (project / "models").glob("*") if path.name[0] != "."):
         try:

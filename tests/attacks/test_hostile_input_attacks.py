@@ -1,0 +1,27 @@
+"""Shortened attacks; `make attack` runs them whole."""
+
+from __future__ import annotations
+
+from tests.attacks import hostile_names, hostile_packages, hostile_tables, rival_writers
+
+
+def test_two_writers_of_one_output_both_end_well() -> None:
+    result = rival_writers.attack(15, 3)
+
+    assert result.findings == []
+    assert result.attempts == 15
+
+
+def test_a_package_that_is_not_what_it_says_is_refused_in_words() -> None:
+    assert hostile_packages.attack(8, 3).findings == []
+
+
+def test_a_table_or_prediction_that_cannot_be_is_refused_in_words() -> None:
+    assert hostile_tables.attack(40, 3).findings == []
+
+
+def test_a_name_that_leads_out_of_the_project_is_refused() -> None:
+    result = hostile_names.attack(20, 3)
+
+    assert result.findings == []
+    assert result.attempts > 1000

@@ -1,0 +1,81 @@
+"""A training run whose disk is full, or may not be written, is one message; nothing half-written stays."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Done
+from tests.small_road import SmallRoad, share_tiles, write_recipe
+
+
+@contextlib.contextmanager
+def disk(path: Path, options: str) -> Iterator[Path]:
+    path.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(path)]
+    mounted = subprocess.run(command, capture_output=True, text=True, check=False)
+    if mounted.returncode:
+        pytest.skip(f"this machine allows no mount: {mounted.stderr.strip()}")
+    try:
+        yield path
+    finally:
+        subprocess.run(["umount", "-l", str(path)], check=True)
+
+
+def test_a_full_disk_ends_a_training_run_in_words_with_its_record_and_without_leftovers(
+    road: SmallRoad, tmp_path: Path, gemslide: Callable[..., Done]
+) -> None:
+    """Room for the record, none for a model package of about 0.7 MB."""
+    recipe = write_recipe(tmp_path / "small.toml", steps=1)
+    with disk(tmp_path / "disk", "size=400k") as project:
+        share_tiles(road.project, project)
+        done = gemslide("train", recipe, "--project", project)
+
+        assert done.code == 1
+        assert "error [disk_full]" in done.err
+        assert "no space left while writing" in done.err
+        (record,) = (project / "runs").glob("*.json")
+        assert str(record) in done.err
+        assert json.loads(record.read_text())["outcome"] == "disk_full"
+        assert list((project / "models").iterdir()) == []
+        assert list(project.rglob(".*")) == []
+
+
+def test_a_read_only_project_ends_a_training_run_in_words(
+    road: SmallRoad, tmp_path: Path, gemslide: Callable[..., Done]
+) -> None:
+    recipe = write_recipe(tmp_path / "small.toml", steps=1)
+    with disk(tmp_path / "disk", "size=400k") as project:
+        share_tiles(road.project, project)
+        subprocess.run(["mount", "-o", "remount,ro", str(project)], check=True)
+        done = gemslide("train", recipe, "--project", project)
+
+        assert done.code == 1
+        assert "error [disk_full]" in done.err
+        assert "Make the project folder writable" in done.err
+        assert "ended before it could write one" in done.err
+
+
+def test_the_computer_s_name_is_nowhere_in_what_training_leaves(road: SmallRoad, tmp_path: Path) -> None:
+    """torch's own writer puts it into the file's name. Run under a name that is long enough to be looked for."""
+    name = b"erika-mustermanns-pc"
+    recipe = write_recipe(tmp_path / "small.toml", steps=1)
+    project = tmp_path / "project"
+    share_tiles(road.project, project)
+    train = [sys.executable, "-m", "training.train", str(recipe), "--project", str(project)]
+    script = f'hostname {name.decode()} && hostname && exec "$@"'
+    command = ["unshare", "--uts", "sh", "-c", script, "sh", *train]
+    done = subprocess.run(command, capture_output=True, check=False)
+    if name not in done.stdout:
+        pytest.skip(f"this machine lets nobody rename itself: {done.stderr.decode()}")
+    assert done.returncode == 0, done.stderr.decode()
+
+    left = [path for folder in ("runs", "models") for path in (project / folder).rglob("*") if path.is_file()]
+    assert any("tfevents" in path.name for path in left)
+    assert [path for path in left if name in bytes(path) or name in path.read_bytes()] == []
