@@ -19,6 +19,8 @@ from pipeline.store.layout import LABELS, TISSUE, ZSTD_LEVEL
 from pipeline.store.metadata import read_json, tissue_attributes, write_group, write_json
 
 MAX_CHUNK = 2048
+MAX_MASK_MPP = 1e4
+"""Microns per cell of a tissue mask."""
 INGEST_AGAIN = "The store is damaged; delete it and ingest the slide again."
 
 
@@ -105,6 +107,8 @@ def read_tissue(store: Path) -> tuple[NDArray[np.uint8], float]:
         attributes = read_json(store / TISSUE / "zarr.json")["attributes"]["ome"]["multiscales"][0]
         scale = attributes["datasets"][0]["coordinateTransformations"][0]["scale"]
         mpp = float(scale[-1])
+        if not 0 < mpp < MAX_MASK_MPP:
+            raise ValueError(f"cells of {mpp} µm")
     except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
         raise UnreadableError(
             f"{store / TISSUE}: no readable tissue mask ({type(error).__name__}: {error}). {INGEST_AGAIN}"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from pipeline.files import write_text_atomic
 from pipeline.store.layout import CONTRACT_VERSION
@@ -78,6 +78,22 @@ class SlideAttributes(_Strict):
     stain: dict[str, Any] | None = None
     qc: dict[str, Any] | None = None
     ingest: dict[str, Any]
+
+    @field_validator("stain")
+    @classmethod
+    def fits_are_tables(cls, stain: dict[str, Any] | None) -> dict[str, Any] | None:
+        for method in ("macenko", "reinhard"):
+            if not isinstance((stain or {}).get(method), dict | None):
+                raise ValueError(f"{method} is no table")
+        return stain
+
+    @field_validator("ingest")
+    @classmethod
+    def tissue_is_a_share(cls, ingest: dict[str, Any]) -> dict[str, Any]:
+        fraction = ingest.get("tissue_fraction", 0.0)
+        if not isinstance(fraction, int | float) or not 0 <= fraction <= 1:
+            raise ValueError(f"tissue_fraction {fraction!r:.40} is no share")
+        return ingest
 
     @model_validator(mode="after")
     def levels_in_order(self) -> Self:

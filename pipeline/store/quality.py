@@ -19,6 +19,7 @@ from pipeline.store.reader import StoreReader
 
 QUALITY = "quality"
 SCORE_NAMES = QC_SCORES
+_SUMMARY_KEYS = {"verdict", "reasons", "scores"}
 CHECK = "Run `gemslide quality` on the slide."
 
 
@@ -75,6 +76,12 @@ def read_quality(store: Path) -> Quality | None:
         quality = Quality(tuple(ours["names"]), scores, int(ours["cell_px0"]), ours)
         if scores.ndim != 3 or len(scores) != len(quality.names):
             raise ValueError(f"scores of shape {scores.shape} for {list(quality.names)}")
+        if (
+            quality.cell_px0 < 1
+            or np.isinf(scores).any()
+            or not ((scores >= 0) & (scores <= 1) | np.isnan(scores)).all()
+        ):
+            raise ValueError(f"cells of {quality.cell_px0} px0, or values that are no scores")
     except (UnreadableError, OSError, KeyError, TypeError, ValueError) as error:
         raise UnreadableError(
             f"{path}: no readable quality scores ({type(error).__name__}: {error}). {CHECK}"
@@ -89,7 +96,7 @@ def finished_quality(reader: StoreReader, made_from: dict[str, Any]) -> dict[str
         quality = read_quality(reader.path)
     except UnreadableError:  # damaged: check again and replace it
         return None
-    if quality is None or not isinstance(summary, dict):
+    if quality is None or not isinstance(summary, dict) or not summary.keys() >= _SUMMARY_KEYS:
         return None
     same = quality.attributes.get("made_from") == made_from == summary.get("made_from")
     return summary if same else None

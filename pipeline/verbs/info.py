@@ -78,7 +78,7 @@ def _store_facts(path: Path) -> dict[str, Any]:
             for a, entry in zip(reader.levels, reader.attributes["levels"], strict=True)
         ],
         "mpp": f"{reader.mpp0:g} ({reader.attributes['mpp_source']})",
-        "tissue": f"{reader.attributes['ingest']['tissue_fraction']:.1%} of the slide",
+        "tissue": f"{reader.attributes['ingest'].get('tissue_fraction', 0):.1%} of the slide",
         "source": f"{reader.attributes['source']['format']}, SHA-256 {reader.attributes['source']['sha256']}",
         "ICC profile": f"{len(reader.icc)} bytes" if reader.icc else "none",
         "scanned": _bounds(reader.attributes.get("bounds_px0")),

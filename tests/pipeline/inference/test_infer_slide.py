@@ -1,5 +1,6 @@
 import json
 import shutil
+import subprocess
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ from PIL import Image
 from safetensors.torch import load_file
 
 from pipeline.config import InferConfig
-from pipeline.errors import BadRecipeError, InsaneOutputError, NoTissueError, UnreadableError
+from pipeline.errors import BadRecipeError, DiskFullError, InsaneOutputError, NoTissueError, UnreadableError
 from pipeline.inference.hotspots import find_hotspots, read_hotspots
 from pipeline.inference.infer import file_word, infer_slide
 from pipeline.inference.predictor import Predictor
@@ -251,3 +252,39 @@ def test_an_unknown_model_is_refused_with_those_there_are(road, own, gemslide):
 
     assert done.code == 1
     assert f"has: {road.model_id}" in done.err
+
+
+def test_on_a_full_disk_all_of_a_slide_s_results_appear_or_none(road, predictor, tmp_path):
+    """Room for the predictions in the store and half of the files beside it."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", str(disk)]
+    mounted = subprocess.run(command, capture_output=True, text=True, check=False)
+    if mounted.returncode:
+        pytest.skip(f"this machine allows no mount: {mounted.stderr.strip()}")
+    try:
+        project = Project(disk)
+        store = shutil.copytree(road.project.store_path(road.test_slide), project.store_path(road.test_slide))
+        free_bytes = shutil.disk_usage(disk).free
+        (disk / "junk").write_bytes(bytes(max(0, free_bytes - 120_000)))
+        with pytest.raises(DiskFullError, match="no space left"):
+            infer_slide(road.test_slide, predictor, project, CONFIG)
+
+        assert list_predictions(store) == []
+        assert [path for path in disk.rglob("*") if path.is_file() and road.model_id in str(path)] == []
+        assert list(disk.rglob(".*")) == []
+        (disk / "junk").unlink()
+        assert not infer_slide(road.test_slide, predictor, project, CONFIG).skipped
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+def test_a_note_that_somebody_left_among_the_results_stays(road, own, predictor):
+    folder = infer_slide(road.test_slide, predictor, own, CONFIG).result_dir
+    (folder / "second-opinion.txt").write_text("looked at")
+    (folder / "heatmap_old.png").write_bytes(b"of a class that is no more")
+
+    infer_slide(road.test_slide, predictor, own, InferConfig(batch_size=7))
+
+    assert (folder / "second-opinion.txt").read_text() == "looked at"
+    assert not (folder / "heatmap_old.png").exists()

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from pipeline.config import TileConfig
-from pipeline.errors import BadRecipeError, ChangedSourceError, EmptyTableError
+from pipeline.errors import BadManifestError, BadRecipeError, ChangedSourceError, EmptyTableError
 from pipeline.manifest import load_cohort
+from pipeline.project import Project
 from pipeline.store.reader import StoreReader
 from pipeline.tiles.dataset import TileDataset
 from pipeline.tiles.table import read_table
@@ -104,3 +105,20 @@ def test_the_same_file_under_two_names_in_two_splits_is_refused(tmp_path, gemsli
     assert ingested.code == 0
     assert json.loads(tiled.out)["code"] == "leakage"
     assert "small-train and small-test are the same file" in tiled.err
+
+
+def test_a_table_without_labels_does_not_replace_one_that_has_them(road, tmp_path):
+    project = Project(tmp_path)
+    shutil.copytree(road.project.tiles_dir, project.tiles_dir)
+    project.slides_dir.symlink_to(road.project.slides_dir)
+    before = project.tile_table_path("small").read_bytes()
+
+    with pytest.raises(BadManifestError, match="its labels, patients and splits would be lost"):
+        make_tile_table(project, "small", TILES, cohort=None)
+
+    assert project.tile_table_path("small").read_bytes() == before
+    make_tile_table(project, "bare", TILES, cohort=None)
+    make_tile_table(project, "bare", TILES, cohort=None)  # nothing to lose
+    project.tile_table_path("small").write_bytes(before[:-100])
+    with pytest.raises(BadManifestError, match="without a manifest it is not replaced"):
+        make_tile_table(project, "small", TILES, cohort=None)
