@@ -16,7 +16,9 @@ from pipeline.files import write_text_atomic
 from pipeline.inference.infer import file_word
 from pipeline.project import Project
 from pipeline.units import RESEARCH_USE
+from training.foundation.reading import read_regular
 
+MAX_PICTURE_BYTES = 64 * 2**20
 TEMPLATES = Path(__file__).parent
 
 
@@ -51,7 +53,17 @@ def _pictures(project: Project, evaluation: Evaluation) -> list[tuple[str, str]]
         folder = project.result_dir(slide["slide_id"], evaluation.model_id)
         for class_name in evaluation.classes:
             path = folder / f"heatmap_{file_word(class_name)}.png"
-            if path.exists():
+            png = _png(path)
+            if png is not None:
                 caption = f"{slide['slide_id']}: probability of {class_name}"
-                found.append((caption, base64.b64encode(path.read_bytes()).decode()))
+                found.append((caption, base64.b64encode(png).decode()))
     return found
+
+
+def _png(path: Path) -> bytes | None:
+    """A heatmap's file; None where there is none that can be shown."""
+    try:
+        data = read_regular(path, max_bytes=MAX_PICTURE_BYTES)
+    except OSError:
+        return None
+    return data if data.startswith(b"\x89PNG\r\n\x1a\n") else None
