@@ -26,8 +26,8 @@ from tests.small_road import SmallRoad, make_small_road
 
 LONGEST_S = 60
 ODD: tuple[Any, ...] = (
-    None, "", "x", "../x", "![x](http://127.0.0.1/)", "\ud800", "a\0b", 0, -1, 1e300, 10**30, float("nan"), float("inf"),
-    True, [], {}, [[]], ["a"], {"a": 1}, "9" * 300,
+    None, "", "x", "../x", "![x](http://127.0.0.1/)", "\ud800", "a\0b", 0, -1, 1e300, 10**30, float("nan"),
+    float("inf"), True, [], {}, [[]], ["a"], {"a": 1}, "9" * 300,
 )  # fmt: skip
 TEXTS = ("", "{", "[]", "null", "[" * 100_000, "9" * 5000, "\0", "a = 1", '{"a": 1}', "Ã\x28")
 
