@@ -31,19 +31,17 @@ def render_chunk_jpeg(reader: StoreReader, level: int, row: int, column: int) ->
     Edge chunks are whole chunks: what lies outside the level is padding for the client to crop.
 
     Raises:
-        IndexError: no such level or chunk.
+        IndexError: no such level or chunk. CorruptTileError: the chunk is damaged.
     """
     if not 0 <= level < len(reader.levels):
         raise IndexError(f"level {level}: the slide has levels 0 to {len(reader.levels) - 1}")
     array = reader.levels[level]
-    data = reader.chunk(level, row, column)
-    if data is None:
-        return _white_jpeg(array.chunk_px)
     if array.codec == "imagecodecs_jpeg" and reader.icc is None:
-        return data
-    pixels = array.array.decoded_chunk(row, column)
-    assert pixels is not None
-    return encode_jpeg(_for_screen(reader, pixels))
+        stream = reader.chunk(level, row, column)
+    else:
+        pixels = array.array.decoded_chunk(row, column)
+        stream = None if pixels is None else encode_jpeg(_for_screen(reader, pixels))
+    return _white_jpeg(array.chunk_px) if stream is None else stream
 
 
 def thumbnail(reader: StoreReader, max_side_px: int) -> Pixels:
