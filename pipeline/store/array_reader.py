@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from pipeline.errors import CorruptTileError, UnreadableError
 from pipeline.store.codecs import ChunkError, decode_chunk
+from pipeline.store.inside import INGEST_AGAIN, check_inside
 from pipeline.store.layout import FILL_VALUE, ArraySpec
 from pipeline.store.shard import MISSING, read_index, without_checksum
 from pipeline.store.threads import in_threads
@@ -33,7 +34,6 @@ MAX_OPEN_SHARDS = 256
 MAX_READ_BYTES = 64 * 2**20
 """Of neighbouring chunks in one read."""
 MAX_ARRAY_JSON_BYTES = 2**20
-INGEST_AGAIN = "The store is damaged; delete it and ingest the slide again."
 
 
 class _Shard:
@@ -68,25 +68,18 @@ class _Shards(NamedTuple):
 
     reader: int
     array_dir: str
-    store: str
-    """Real path of the store, which shards do not lead out of."""
+    real_store: str
+    """The store's folder, resolved: shards lie below it."""
     num_chunks: int
     max_chunk_bytes: int
     identity: Identity | None
-
-
-def _check_inside(path: str, store: str) -> None:
-    """Raises UnreadableError where a symbolic link leads out of the store, that is to another slide's pixels."""
-    real = os.path.realpath(path)
-    if not real.startswith(f"{store}{os.sep}"):
-        raise UnreadableError(f"{path}: a symbolic link leads out of the store, to {real}. {INGEST_AGAIN}")
 
 
 @lru_cache(maxsize=MAX_OPEN_SHARDS)
 def _open_shard(shards: _Shards, key: str) -> _Shard | None:
     """A shard of one reader; None where there is no file, that is where everything is white."""
     path = f"{shards.array_dir}/{key}"
-    _check_inside(path, shards.store)
+    check_inside(path, shards.real_store)
     shard: _Shard | None = None
     damage: Exception | None = None
     try:
@@ -125,9 +118,9 @@ class ArrayReader:
     def __init__(self, path: Path, spec: ArraySpec, identity: Identity | None = None) -> None:
         """Args: path: two folders below the store. identity: as `open` found it; None: we are still writing it."""
         self.path, self.spec = path, spec
-        store = os.path.realpath(path.parents[1])
+        real_store = os.path.realpath(path.parents[1])
         num_chunks, max_chunk_bytes = spec.shard_chunks**2, spec.max_chunk_bytes
-        self._shards = _Shards(next(_READERS), str(path), store, num_chunks, max_chunk_bytes, identity)
+        self._shards = _Shards(next(_READERS), str(path), real_store, num_chunks, max_chunk_bytes, identity)
 
     @classmethod
     def open(cls, path: Path) -> ArrayReader:
@@ -137,7 +130,7 @@ class ArrayReader:
             UnreadableError: not there, not an array of a slide store, or a link that leads out of the store.
         """
         meta = path / "zarr.json"
-        _check_inside(str(meta), os.path.realpath(path.parents[1]))
+        check_inside(meta, os.path.realpath(path.parents[1]))
         try:
             identity = _identity(str(path))
             spec = ArraySpec.from_zarr_json(read_json_file(meta, max_bytes=MAX_ARRAY_JSON_BYTES))

@@ -144,16 +144,12 @@ def _parse_codecs(inner: Any) -> tuple[Codec, bool]:
     has_checksums = bool(inner[-1:] == [CHECKSUM_CODEC])
     chain = inner[:-1] if has_checksums else inner
     for codec, known in _INNER_CODECS.items():
-        if codec in [part["name"] for part in chain]:
-            break
-    else:
-        raise ValueError("its chunks have none of the codecs of a slide store")
-    if codec != "zstd" and chain[-1].get("configuration"):
-        raise ValueError(f"its {codec} chunks are no complete streams")
-    # How strongly zstd compressed, and whether it added a checksum of its own, makes no difference to reading.
-    if chain[:-1] != known[:-1] or chain[-1]["name"] != codec:
-        raise ValueError(f"its codecs are {inner!r:.200}")
-    return codec, has_checksums
+        if chain[-1]["name"] == codec and chain[:-1] == known[:-1]:
+            # How strongly zstd compressed, and whether it added a checksum of its own, makes no difference to reading.
+            if codec != "zstd" and chain[-1].get("configuration"):
+                raise ValueError(f"its {codec} chunks are no complete streams")
+            return codec, has_checksums
+    raise ValueError(f"its codecs are {inner!r:.200}")
 
 
 def _check_rest(meta: dict[str, Any], expected: dict[str, Any]) -> None:

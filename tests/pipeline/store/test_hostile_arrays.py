@@ -1,4 +1,4 @@
-"""An array's files may come from anybody: every one that is not ours is one clear error, at once and in little memory."""
+"""An array's files may come from anybody: one that is not ours is one clear error, at once and in little memory."""
 
 from __future__ import annotations
 
