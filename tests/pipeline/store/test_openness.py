@@ -22,6 +22,7 @@ from pipeline.store.reader import StoreReader
 from pipeline.store.shard import write_shard
 from pipeline.store.zarr_codecs import Jpeg2000Codec, JpegCodec
 from tests.pipeline.make import halved, ingest, picture, write_aperio_j2k, write_jpeg_pyramid
+from tests.pipeline.store.golden import level_crcs
 
 TRANSPOSE = {"name": "transpose", "configuration": {"order": [1, 2, 0]}}
 PLAIN_ZARR = Path(__file__).parents[1] / "ingest/plain_zarr.py"
@@ -48,13 +49,6 @@ def run(*command: object) -> dict:
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
-
-
-def level_crcs(store: Path) -> list[int]:
-    reader = StoreReader(store)
-    return [
-        zlib.crc32(reader.read_region(level.level, 0, 0, level.width_px, level.height_px)) for level in reader.levels
-    ]
 
 
 @pytest.mark.parametrize("codec", ["imagecodecs_jpeg", "imagecodecs_jpeg2k"])
