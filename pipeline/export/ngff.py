@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,6 +25,7 @@ from pipeline.store.plain_array import write_array
 from pipeline.store.reader import StoreReader
 from pipeline.store.shard import write_shard
 from pipeline.store.threads import CORES, in_threads
+from training.foundation.names import ALLOWED, is_name
 
 V2_CHUNK_PX = 1024
 ATTRIBUTE = "gemslide_export"
@@ -187,8 +187,8 @@ def _ome(group: Path) -> dict[str, Any]:
 
 def _file_name(name: Any) -> str:
     """A name out of the store's metadata that becomes a path. Raises ValueError where it could lead elsewhere."""
-    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}", name):
-        raise ValueError(f"the name {name!r:.100}: allowed are letters, digits, dots, underscores and hyphens")
+    if not isinstance(name, str) or not is_name(name):
+        raise ValueError(f"the name {name!r:.100}: allowed are {ALLOWED}")
     return name
 
 

@@ -172,6 +172,26 @@ def _parse_fill(value: Any, dtype: np.dtype[Any]) -> float:
     return float(value)
 
 
+def array_names(store: Path, group: str) -> list[str]:
+    """The arrays below one of a store's groups, as paths below the store; none where the group is not there.
+
+    Raises:
+        UnreadableError: the metadata of one of them cannot be read.
+    """
+    found = []
+    for meta in sorted((store / group).rglob("zarr.json")):
+        path = meta.parent.relative_to(store)
+        if any(part.startswith(".") for part in path.parts):
+            continue  # still being written, or left by a run that was killed
+        try:
+            content = read_json_file(meta, max_bytes=MAX_META_BYTES)
+            if content["node_type"] == "array":
+                found.append(str(path))
+        except _DAMAGE as error:
+            raise UnreadableError(f"{meta}: cannot be read ({type(error).__name__}: {error}).") from error
+    return found
+
+
 def read_array(store: Path, name: str) -> NDArray[Any]:
     """All values of a small array of a store.
 

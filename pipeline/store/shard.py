@@ -17,6 +17,8 @@ import google_crc32c
 import numpy as np
 from numpy.typing import NDArray
 
+from training.foundation.reading import open_regular
+
 _MISSING = 2**64 - 1
 _WRITE_BYTES = 64 * 2**10
 MISSING = np.uint64(_MISSING)
@@ -124,7 +126,7 @@ class _Pieces:
 def sum_file(path: Path) -> FileSum:
     """Length and CRC-32C of a file, read in pieces."""
     crc = length = 0
-    with path.open("rb", buffering=0) as stream:
+    with open(open_regular(path), "rb", buffering=0) as stream:
         while piece := stream.read(4 * 2**20):
             crc, length = google_crc32c.extend(crc, piece), length + len(piece)
     return FileSum(length, crc)
