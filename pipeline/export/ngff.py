@@ -110,18 +110,17 @@ class NgffExport:
             ) from error
 
     def _write_labels_05(self, folder: Path) -> None:
-        names = []
-        for name, ome, datasets in self._labels():
+        labels = list(self._labels())
+        for name, ome, datasets in labels:
             for dataset in datasets:
                 values = read_label(self.reader.path, name, dataset)
                 write_array(folder / LABELS / name / dataset, values, "yx", fill_value=0)
             write_group(folder / LABELS / name, {"ome": ome})
-            names.append(name)
-        write_group(folder / LABELS, {"ome": {"version": "0.5", "labels": names}})
+        write_group(folder / LABELS, {"ome": {"version": "0.5", "labels": [name for name, *_ in labels]}})
 
     def _write_labels_04(self, folder: Path) -> None:
-        names = []
-        for name, ome, datasets in self._labels():
+        labels = list(self._labels())
+        for name, ome, datasets in labels:
             for dataset in datasets:
                 values = read_label(self.reader.path, name, dataset)
 
@@ -131,8 +130,7 @@ class NgffExport:
 
                 self._write_v2(folder / LABELS / name / dataset, values.shape, read, 0, str(values.dtype.str))
             _write_v2_group(folder / LABELS / name, _as_04(ome))
-            names.append(name)
-        _write_v2_group(folder / LABELS, {"labels": names})
+        _write_v2_group(folder / LABELS, {"labels": [name for name, *_ in labels]})
 
     def _write_v2(
         self, path: Path, shape: tuple[int, ...], read: ReadPlanes, fill_value: int, dtype: str = "|u1"

@@ -34,6 +34,8 @@ MAX_OPEN_SHARDS = 256
 MAX_READ_BYTES = 64 * 2**20
 """Of neighbouring chunks in one read."""
 MAX_ARRAY_JSON_BYTES = 2**20
+MAX_BAND_BYTES = 2**28
+"""Of pixels that are in memory while a whole level is read into a small image."""
 
 
 class _Shard:
@@ -273,7 +275,12 @@ class ArrayReader:
 
     def _reduced_band(self, y_px: int, height_px: int, shrink: int) -> Pixels:
         """Rows of the level, `shrink` times smaller; the last row and column average what there is."""
-        band = self.read_region(0, y_px, self.spec.width_px, height_px)
-        padded = np.pad(band, ((0, -height_px % shrink), (0, -self.spec.width_px % shrink), (0, 0)), mode="edge")
+        part_px = max(1, MAX_BAND_BYTES // (3 * height_px * shrink)) * shrink
+        starts = range(0, self.spec.width_px, part_px)
+        return np.concatenate([self._reduced_part(x, y_px, part_px, height_px, shrink) for x in starts], axis=1)
+
+    def _reduced_part(self, x_px: int, y_px: int, width_px: int, height_px: int, shrink: int) -> Pixels:
+        part = self.read_region(x_px, y_px, min(width_px, self.spec.width_px - x_px), height_px)
+        padded = np.pad(part, ((0, -height_px % shrink), (0, -part.shape[1] % shrink), (0, 0)), mode="edge")
         size_wh = padded.shape[1] // shrink, padded.shape[0] // shrink
         return np.asarray(cv2.resize(padded, size_wh, interpolation=cv2.INTER_AREA), np.uint8)

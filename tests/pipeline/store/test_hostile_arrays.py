@@ -9,12 +9,15 @@ import struct
 import tracemalloc
 
 import google_crc32c
+import numpy as np
 import pytest
 
 from pipeline.errors import CorruptTileError, UnreadableError
+from pipeline.store import array_reader
 from pipeline.store.array_reader import ArrayReader
 from pipeline.store.layout import ArraySpec
 from pipeline.store.reader import StoreReader
+from pipeline.store.render import thumbnail
 from tests.pipeline.make import ingest, picture, write_jpeg_pyramid
 
 SHARD = "0/0/c/0/0/0"
@@ -191,6 +194,23 @@ def test_a_chunk_of_gigabytes_is_refused_without_reading_it(store):
 
     assert tracemalloc.get_traced_memory()[1] < 2**24
     tracemalloc.stop()
+
+
+def test_a_level_of_millions_of_pixels_a_side_is_not_read_for_an_overview(store):
+    """No file of it is damaged: all shards that are missing are white."""
+    path = store / "0/0/zarr.json"
+    path.write_text(json.dumps(ArraySpec(2**21, 2**21, 256, 2, "imagecodecs_jpeg").to_zarr_json()))
+
+    with pytest.raises(UnreadableError, match="2097152 × 2097152 px, too many to read"):
+        thumbnail(StoreReader(store), 512)
+
+
+def test_a_whole_level_is_read_in_parts_that_fit_into_memory(store, monkeypatch):
+    array = StoreReader(store).levels[0].array
+    expected = array.read_whole(140, 92)
+    monkeypatch.setattr(array_reader, "MAX_BAND_BYTES", 3 * 255 * 50)
+
+    np.testing.assert_array_equal(array.read_whole(140, 92), expected)
 
 
 def test_chunks_without_checksums_are_told_from_those_with_them(store):
