@@ -15,7 +15,9 @@ import zarr
 from ome_zarr_models import v05
 from PIL import ImageCms
 
+from pipeline.ingest import store_writer
 from pipeline.ingest.icc import colours_only
+from pipeline.ingest.verify import verify_store
 from pipeline.store.codecs import ToSrgb
 from pipeline.store.labels import read_tissue
 from pipeline.store.overlays import Predictions, read_predictions, write_predictions
@@ -234,6 +236,20 @@ def test_associated_images_that_are_asked_for_become_series_of_the_store(real_sl
     np.testing.assert_array_equal(stored, macro)
     xml = ElementTree.parse(store / "OME/METADATA.ome.xml")
     assert [image.get("Name") for image in xml.findall("{*}Image")] == ["slide", "macro", "label"]
+
+
+@pytest.mark.data
+def test_a_large_associated_image_is_cut_into_chunks(real_slides, tmp_path, monkeypatch):
+    source = real_slides / "Dana-Farber-AIOS+pathml/tests/testdata/small_HE.svs"
+    whole = ingest(source, tmp_path / "whole", keep_associated=("macro",)).store
+    monkeypatch.setattr(store_writer, "ASSOCIATED_CHUNK_PX", 200)
+
+    store = ingest(source, tmp_path / "cut", keep_associated=("macro",)).store
+
+    expected = zarr.open(whole / "1/0", mode="r")[...]
+    assert StoreReader(store).associated()["macro"].spec.chunk_px == 200
+    np.testing.assert_array_equal(zarr.open(store / "1/0", mode="r")[...], expected)
+    assert verify_store(store)
 
 
 def test_the_icc_profile_s_colours_are_kept_and_its_texts_are_not(tmp_path):
