@@ -144,6 +144,10 @@ def verify(
     series: SeriesOption = None,
     sample_chunks: Annotated[int, typer.Option(min=1, help="Chunks per level decoded and compared.")] = 64,
     every_chunk: Annotated[bool, typer.Option("--every-chunk", help="Decode every chunk.")] = False,
+    add_checksums: Annotated[
+        bool,
+        typer.Option("--add-checksums", help="Give stores of earlier versions a checksum per chunk."),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Check that stores are as they were written: structure, checksums, decoding, and pixels against the source."""
@@ -151,7 +155,7 @@ def verify(
 
     run_verify(
         slides or [], project, source=source, series=series, sample_chunks=sample_chunks, every_chunk=every_chunk,
-        as_json=as_json,
+        with_checksums=add_checksums, as_json=as_json,
     )  # fmt: skip
 
 

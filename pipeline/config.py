@@ -49,7 +49,7 @@ class IngestConfig(Section):
     """The same of decoded levels, and of a level that others are built from: a shard of each is in memory, decoded."""
     pass_through: bool = True
     """Whether tiles are copied as they stand where they can be; else every level is decoded and stored anew."""
-    decode_chunk_px: int = Field(512, ge=64)
+    decode_chunk_px: int = Field(512, ge=64, le=4096)
     """Chunk side of levels that do not pass through; the nearest multiple of the source's tiles if these are known."""
     decode_to: Literal["zstd", "jpeg"] = "zstd"
     """How levels that do not pass through are stored: lossless, or smaller as JPEG."""

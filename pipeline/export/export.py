@@ -13,7 +13,6 @@ from pipeline.export.target import check_free, new_file
 from pipeline.export.tiff import TiffExport
 from pipeline.files import new_folder
 from pipeline.progress import Advance, no_bar
-from pipeline.store.array_reader import ArrayReader
 from pipeline.store.reader import StoreReader
 
 ExportKind = Literal["ngff-0.5", "ngff-0.4", "ome-tiff", "tiff"]
@@ -84,7 +83,7 @@ def export_slide(request: ExportRequest, *, advance: Advance = no_bar) -> Export
         raise BadRecipeError(
             f"--quality {request.quality} with {request.kind}: NGFF copies are lossless. Leave it out."
         )
-    associated = _associated(reader) if request.with_associated else {}
+    associated = reader.associated() if request.with_associated else {}
     if is_tiff:
         tiff = TiffExport(reader, request.kind == "ome-tiff", request.quality, associated, advance)
         with new_file(request.out) as stream:
@@ -99,12 +98,6 @@ def export_slide(request: ExportRequest, *, advance: Advance = no_bar) -> Export
         how = dict.fromkeys([*(str(level.level) for level in reader.levels), *associated], "zstd, lossless")
     seconds = round(time.perf_counter() - start, 3)
     return ExportReport(reader.slide_id, reader.source_sha256, how, _bytes(request.out), seconds)
-
-
-def _associated(reader: StoreReader) -> dict[str, ArrayReader]:
-    """Arrays of the store's further series by name; ingest keeps none unless asked to."""
-    names = enumerate(reader.attributes.get("associated", ()), start=1)
-    return {name: ArrayReader.open(reader.path / str(series) / "0") for series, name in names}
 
 
 def _bytes(path: Path) -> int:

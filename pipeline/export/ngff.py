@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,15 +13,19 @@ import numpy as np
 from numcodecs.blosc import Blosc
 from numpy.typing import NDArray
 
+from pipeline.errors import UnreadableError
 from pipeline.progress import Advance
 from pipeline.store.array_reader import ArrayReader
 from pipeline.store.codecs import encode_zstd
-from pipeline.store.labels import read_array
+from pipeline.store.inside import INGEST_AGAIN
+from pipeline.store.labels import read_label
 from pipeline.store.layout import FILL_VALUE, IMAGE, LABELS, ArraySpec
 from pipeline.store.metadata import ome_xml, read_json, write_group, write_json
+from pipeline.store.plain_array import write_array
 from pipeline.store.reader import StoreReader
 from pipeline.store.shard import write_shard
 from pipeline.store.threads import CORES, in_threads
+from training.foundation.names import ALLOWED, is_name
 
 V2_CHUNK_PX = 1024
 ATTRIBUTE = "gemslide_export"
@@ -47,13 +50,12 @@ class NgffExport:
     advance: Advance
 
     def write_05(self, folder: Path) -> None:
-        """NGFF 0.5. Chunks and shards are the store's own; JPEG chunks are decoded and stored with zstd."""
+        """NGFF 0.5. Chunks and shards are the store's own, JPEG chunks decoded and stored with zstd; all have a CRC."""
         store = self.reader.path
         for level in self.reader.levels:
             self._write_level_05(folder / IMAGE / str(level.level), level.array)
         write_group(folder / IMAGE, {"ome": _ome(store / IMAGE)})
-        if (store / LABELS).is_dir():
-            shutil.copytree(store / LABELS, folder / LABELS)
+        self._write_labels_05(folder)
         for series, array in enumerate(self.associated.values(), start=1):
             self._write_level_05(folder / str(series) / "0", array)
             write_group(folder / str(series), {"ome": _ome(array.path.parent)})
@@ -62,7 +64,7 @@ class NgffExport:
         write_group(folder, {"ome": {"version": "0.5", "bioformats2raw.layout": 3}, ATTRIBUTE: self.about})
 
     def _write_level_05(self, path: Path, array: ArrayReader) -> None:
-        spec = replace(array.spec, codec="zstd")
+        spec = replace(array.spec, codec="zstd", has_checksums=True)
         for shard_row in range(spec.shard_rows):
             (path / spec.shard_key(shard_row, 0)).parent.mkdir(parents=True, exist_ok=True)
         self.advance.expect(spec.shard_rows * spec.shard_columns)
@@ -81,8 +83,7 @@ class NgffExport:
         for level in self.reader.levels:
             self._write_level_04(folder / IMAGE / str(level.level), level.array)
         _write_v2_group(folder / IMAGE, _as_04(_ome(store / IMAGE)))
-        if (store / LABELS).is_dir():
-            self._write_labels_04(folder)
+        self._write_labels_04(folder)
         for series, array in enumerate(self.associated.values(), start=1):
             self._write_level_04(folder / str(series) / "0", array)
             _write_v2_group(folder / str(series), _as_04(_ome(array.path.parent)))
@@ -96,13 +97,32 @@ class NgffExport:
 
         self._write_v2(path, (3, array.spec.height_px, array.spec.width_px), read, FILL_VALUE)
 
-    def _write_labels_04(self, folder: Path) -> None:
+    def _labels(self) -> Iterator[tuple[str, dict[str, Any], list[str]]]:
+        """The store's label images: name, attribute `ome`, and paths of the datasets, finest first."""
         labels = self.reader.path / LABELS
-        names = _ome(labels)["labels"]
-        for name in names:
-            ome = _ome(labels / name)
-            for dataset in (entry["path"] for entry in ome["multiscales"][0]["datasets"]):
-                values = read_array(labels / name / dataset)
+        try:
+            for name in _ome(labels)["labels"]:
+                ome = _ome(labels / _file_name(name))
+                yield name, ome, [_file_name(entry["path"]) for entry in ome["multiscales"][0]["datasets"]]
+        except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
+            raise UnreadableError(
+                f"{labels}: cannot be read ({type(error).__name__}: {error}). {INGEST_AGAIN}"
+            ) from error
+
+    def _write_labels_05(self, folder: Path) -> None:
+        labels = list(self._labels())
+        for name, ome, datasets in labels:
+            for dataset in datasets:
+                values = read_label(self.reader.path, name, dataset)
+                write_array(folder / LABELS / name / dataset, values, "yx", fill_value=0)
+            write_group(folder / LABELS / name, {"ome": ome})
+        write_group(folder / LABELS, {"ome": {"version": "0.5", "labels": [name for name, *_ in labels]}})
+
+    def _write_labels_04(self, folder: Path) -> None:
+        labels = list(self._labels())
+        for name, ome, datasets in labels:
+            for dataset in datasets:
+                values = read_label(self.reader.path, name, dataset)
 
                 def read(y: int, x: int, height: int, width: int, values: NDArray[Any] = values) -> NDArray[Any]:
                     part = values[y : y + height, x : x + width]
@@ -110,7 +130,7 @@ class NgffExport:
 
                 self._write_v2(folder / LABELS / name / dataset, values.shape, read, 0, str(values.dtype.str))
             _write_v2_group(folder / LABELS / name, _as_04(ome))
-        _write_v2_group(folder / LABELS, {"labels": names})
+        _write_v2_group(folder / LABELS, {"labels": [name for name, *_ in labels]})
 
     def _write_v2(
         self, path: Path, shape: tuple[int, ...], read: ReadPlanes, fill_value: int, dtype: str = "|u1"
@@ -161,6 +181,13 @@ def _ome(group: Path) -> dict[str, Any]:
     ome = read_json(group / "zarr.json")["attributes"]["ome"]
     assert isinstance(ome, dict)
     return ome
+
+
+def _file_name(name: Any) -> str:
+    """A name out of the store's metadata that becomes a path. Raises ValueError where it could lead elsewhere."""
+    if not isinstance(name, str) or not is_name(name):
+        raise ValueError(f"the name {name!r:.100}: allowed are {ALLOWED}")
+    return name
 
 
 def _chunks_of_shard(spec: ArraySpec, shard_row: int, shard_column: int) -> Iterable[tuple[int, int]]:

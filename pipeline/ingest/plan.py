@@ -10,7 +10,7 @@ from pipeline.ingest.edges import EdgeCheck
 from pipeline.ingest.gate import PassThroughGate
 from pipeline.ingest.mended import MendedSlide, Position
 from pipeline.slides.slide import EncodedLevel, LevelSize, Slide, level_size
-from pipeline.store.layout import ArraySpec, Codec
+from pipeline.store.layout import MAX_CHUNK_PX, MAX_SHARD_CHUNKS, ArraySpec, Codec
 from pipeline.store.metadata import Gate, Level
 
 APERIO = "tiff:aperio"
@@ -77,6 +77,8 @@ def _passing(
 ) -> tuple[EncodedLevel | None, Gate]:
     """The level's own tiles if they pass the gate, else None and why."""
     encoded = slide.encoded_level(level) if config.pass_through else "`pass_through = false` in the settings"
+    if not isinstance(encoded, str) and encoded.tile_px > MAX_CHUNK_PX:
+        encoded = f"its tiles of {encoded.tile_px} px are larger than the {MAX_CHUNK_PX} px of a chunk"
     if isinstance(encoded, str):
         return None, Gate(tiles=0, against=gate.against, equal=False, reason=encoded)
     verdict = gate.check(level, encoded, without=rebuilt)
@@ -114,5 +116,5 @@ def _decode_chunk_px(size: LevelSize, config: IngestConfig) -> int:
 
 def _shard_chunks(shard_px: int, chunk_px: int) -> int:
     """Chunks along a shard's side: the most that fit into `shard_px`, an even number of pixels, at least one."""
-    chunks = max(1, shard_px // chunk_px)
+    chunks = min(max(1, shard_px // chunk_px), MAX_SHARD_CHUNKS)
     return chunks if chunks * chunk_px % 2 == 0 else chunks + 1

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from pipeline.ingest.shards import COPIERS, LevelsWriter, encoded_chunk
 from pipeline.ingest.tissue import Tissue, find_tissue
 from pipeline.progress import Advance, no_bar
 from pipeline.run_record import versions
-from pipeline.slides.slide import Pixels, Slide
+from pipeline.slides.slide import Pixels, Slide, Stream
 from pipeline.store.array_reader import ArrayReader
 from pipeline.store.checksums import write_checksums
 from pipeline.store.labels import write_tissue
@@ -30,6 +31,9 @@ from pipeline.store.metadata import (
     write_json,
 )
 from pipeline.store.shard import write_shard
+
+ASSOCIATED_CHUNK_PX = 4096
+"""Labels and macros are smaller, and so one chunk."""
 
 
 class StoreWriter:
@@ -111,15 +115,15 @@ class StoreWriter:
         return find_tissue(reader.read_whole(*size_wh), downsample * self.mpp.mpp0, self.config.tissue)
 
     def _write_associated(self) -> list[tuple[str, ArraySpec]]:
-        """Associated images that were asked for, as further series of the store, each one chunk of one shard."""
+        """Associated images that were asked for, as further series of the store, each in one shard."""
         kept: list[tuple[str, ArraySpec]] = []
         for series, name in enumerate((n for n in self.config.keep_associated if n in self.slide.info.associated), 1):
             pixels = self.slide.associated_image(name)
-            spec = _one_chunk_spec(pixels)
+            spec = _one_shard_spec(pixels)
             array_dir = self.folder / str(series) / "0"
             shard = array_dir / spec.shard_key(0, 0)
             shard.parent.mkdir(parents=True, exist_ok=True)
-            write_shard(shard, [encoded_chunk(pixels, spec.chunk_px, None)])
+            write_shard(shard, _chunks(pixels, spec))
             write_json(array_dir / "zarr.json", spec.to_zarr_json())
             write_group(array_dir.parent, image_attributes(name, [1.0]))
             kept.append((name, spec))
@@ -168,6 +172,15 @@ def _wait_for(copying: list[Future[None]]) -> None:
         future.result()
 
 
-def _one_chunk_spec(pixels: Pixels) -> ArraySpec:
+def _one_shard_spec(pixels: Pixels) -> ArraySpec:
     height, width = pixels.shape[:2]
-    return ArraySpec(width, height, max(width, height), 1, "zstd")
+    chunk_px = min(max(width, height), ASSOCIATED_CHUNK_PX)
+    return ArraySpec(width, height, chunk_px, -(-max(width, height) // chunk_px), "zstd")
+
+
+def _chunks(pixels: Pixels, spec: ArraySpec) -> Iterator[Stream]:
+    """All chunks of an image's one shard; () outside the image."""
+    t = spec.chunk_px
+    for row, column in itertools.product(range(spec.shard_chunks), repeat=2):
+        part = pixels[row * t : row * t + t, column * t : column * t + t]
+        yield encoded_chunk(part, t, None) if part.size else ()

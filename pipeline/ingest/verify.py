@@ -16,9 +16,12 @@ from pipeline.slides.slide import Slide
 from pipeline.store.metadata import Level, SlideAttributes
 from pipeline.store.reader import StoreReader
 from pipeline.store.threads import CORES
-from pipeline.store.verify import find_damage, sampled
+from pipeline.store.verify import WITH_CHUNK_CHECKSUMS, WITH_LIST, find_damage, find_overlay_damage, sampled
 
 MAX_SHOWN = 5
+REPLACE_OVERLAY = (
+    "The slide itself is whole. Make damaged predictions again with `gemslide infer`, scores with `gemslide quality`."
+)
 
 
 def verify_store(
@@ -37,6 +40,7 @@ def verify_store(
 
     Raises:
         DamagedStoreError: it is not as it was written; says what and where.
+        WrongSlideError: its folder is named after another slide.
         ChangedSourceError: it was made from other bytes than `source` has.
         UnreadableError: it is no store, or the source cannot be read.
     """
@@ -44,12 +48,28 @@ def verify_store(
     if not found and source is not None:
         found = _differences(StoreReader(store), source, series, sample_chunks)
     if found:
-        more = f"; and {len(found) - MAX_SHOWN} more" if len(found) > MAX_SHOWN else ""
-        raise DamagedStoreError(
-            f"{store}: {'; '.join(found[:MAX_SHOWN])}{more}. Delete the store and ingest the slide again."
-        )
-    decoded = "every chunk decoded" if every_chunk else f"{sample_chunks} chunks per level decoded"
-    return f"all files as written, {decoded}" + (", pixels equal the source's" if source else "")
+        raise DamagedStoreError(f"{store}: {_first(found)}. Delete the store and ingest the slide again.")
+    found = find_overlay_damage(store)
+    if found:
+        raise DamagedStoreError(f"{store}: {_first(found)}. {REPLACE_OVERLAY}")
+    version = int(StoreReader(store).attributes["contract_version"])
+    is_every = every_chunk or version < WITH_LIST
+    decoded = "every chunk decoded" if is_every else f"{sample_chunks} chunks per level decoded"
+    checked = decoded if version < WITH_LIST else f"all files as written, {decoded}"
+    return checked + (", pixels equal the source's" if source else "") + _without_checksums(version)
+
+
+def _first(found: list[str]) -> str:
+    more = f"; and {len(found) - MAX_SHOWN} more" if len(found) > MAX_SHOWN else ""
+    return "; ".join(found[:MAX_SHOWN]) + more
+
+
+def _without_checksums(version: int) -> str:
+    """A remark on a store of an earlier version of the contract."""
+    if version >= WITH_CHUNK_CHECKSUMS:
+        return ""
+    lacking = "its chunks have no" if version >= WITH_LIST else "neither its files nor its chunks have"
+    return f"; {lacking} checksums (contract version {version}): add them with `gemslide verify --add-checksums`"
 
 
 def _differences(reader: StoreReader, source: Path, series: str | None, sample_chunks: int) -> list[str]:

@@ -1,4 +1,4 @@
-"""Fast reads of one level: cached shard indexes, pread, chunks decoded straight into y,x,c."""
+"""Fast reads of one level: cached shard indexes, pread, checksums, chunks decoded straight into y,x,c."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import threading
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 
 from pipeline.errors import CorruptTileError, UnreadableError
 from pipeline.store.codecs import ChunkError, decode_chunk
+from pipeline.store.inside import INGEST_AGAIN, check_inside
 from pipeline.store.layout import FILL_VALUE, ArraySpec
-from pipeline.store.metadata import read_json
-from pipeline.store.shard import MISSING, read_index
+from pipeline.store.shard import MISSING, read_index, without_checksum
 from pipeline.store.threads import in_threads
+from training.foundation.reading import open_regular, read_json_file
 
 Pixels = NDArray[np.uint8]
 """uint8 of shape (height, width, 3), RGB."""
@@ -30,13 +31,19 @@ _READERS = itertools.count()
 MAX_OPEN_SHARDS = 256
 """In the whole process: a large slide has hundreds of shards, and many systems allow 1024 open files."""
 
+MAX_READ_BYTES = 64 * 2**20
+"""Of neighbouring chunks in one read."""
+MAX_ARRAY_JSON_BYTES = 2**20
+MAX_BAND_BYTES = 2**28
+"""Of pixels that are in memory while a whole level is read into a small image."""
+
 
 class _Shard:
     """An open shard file. It closes itself when the cache and the last thread that reads it have let go."""
 
-    def __init__(self, path: str, num_chunks: int) -> None:
-        self.descriptor = os.open(path, os.O_RDONLY)
-        index = read_index(self.descriptor, num_chunks)
+    def __init__(self, path: str, num_chunks: int, max_chunk_bytes: int) -> None:
+        self.descriptor = open_regular(path)
+        index = read_index(self.descriptor, num_chunks, max_chunk_bytes)
         # Plain numbers: the reader asks for single entries, which numpy gives slowly.
         self.offsets: list[int] = np.where(index[:, 0] == MISSING, 0, index[:, 0]).tolist()
         self.counts: list[int] = np.where(index[:, 0] == MISSING, 0, index[:, 1]).tolist()
@@ -58,23 +65,39 @@ def _identity(array_dir: str) -> Identity | None:
     return found.st_ino, found.st_mtime_ns
 
 
+class _Shards(NamedTuple):
+    """What opening a shard of one reader's array depends on."""
+
+    reader: int
+    array_dir: str
+    real_store: str
+    """The store's folder, resolved: shards lie below it."""
+    num_chunks: int
+    max_chunk_bytes: int
+    identity: Identity | None
+
+
 @lru_cache(maxsize=MAX_OPEN_SHARDS)
-def _open_shard(reader: int, array_dir: str, key: str, shard_chunks: int, identity: Identity | None) -> _Shard | None:
+def _open_shard(shards: _Shards, key: str) -> _Shard | None:
     """A shard of one reader; None where there is no file, that is where everything is white."""
-    path = f"{array_dir}/{key}"
-    shard, damage = None, None
+    path = f"{shards.array_dir}/{key}"
+    check_inside(path, shards.real_store)
+    shard: _Shard | None = None
+    damage: Exception | None = None
     try:
-        shard = _Shard(path, shard_chunks**2)
+        shard = _Shard(path, shards.num_chunks, shards.max_chunk_bytes)
     except FileNotFoundError:
         pass
-    except ValueError as error:
+    except (OSError, ValueError) as error:
         damage = error
     # Looked at after the shard was opened. Otherwise a store deleted under a reader would be white,
     # and one replaced would be a mixture of two slides.
-    if identity is not None and _identity(array_dir) != identity:
+    if shards.identity is not None and _identity(shards.array_dir) != shards.identity:
         raise UnreadableError(
-            f"{array_dir}: the store was replaced, moved or deleted while it was being read. Open it again."
+            f"{shards.array_dir}: the store was replaced, moved or deleted while it was being read. Open it again."
         )
+    if isinstance(damage, OSError):
+        raise UnreadableError(f"{path}: cannot be opened ({damage.strerror}). {INGEST_AGAIN}") from damage
     if damage is not None:
         raise CorruptTileError(f"{path}: {damage}. Delete the store and ingest the slide again.") from damage
     return shard
@@ -95,29 +118,34 @@ class ArrayReader:
     """Reads the chunks and regions of one level's array. Safe in threads and in forked workers."""
 
     def __init__(self, path: Path, spec: ArraySpec, identity: Identity | None = None) -> None:
-        """Args: identity: as `open` found it; None: the array is still being written, by us."""
+        """Args: path: two folders below the store. identity: as `open` found it; None: we are still writing it."""
         self.path, self.spec = path, spec
-        self._number, self._identity = next(_READERS), identity
+        real_store = os.path.realpath(path.parents[1])
+        num_chunks, max_chunk_bytes = spec.shard_chunks**2, spec.max_chunk_bytes
+        self._shards = _Shards(next(_READERS), str(path), real_store, num_chunks, max_chunk_bytes, identity)
 
     @classmethod
     def open(cls, path: Path) -> ArrayReader:
         """Open by the array's own `zarr.json`.
 
         Raises:
-            UnreadableError: not there, or not an array of a slide store.
+            UnreadableError: not there, not an array of a slide store, or a link that leads out of the store.
         """
+        meta = path / "zarr.json"
+        check_inside(meta, os.path.realpath(path.parents[1]))
         try:
             identity = _identity(str(path))
-            return cls(path, ArraySpec.from_zarr_json(read_json(path / "zarr.json")), identity)
+            spec = ArraySpec.from_zarr_json(read_json_file(meta, max_bytes=MAX_ARRAY_JSON_BYTES))
         except (OSError, ValueError) as error:
-            raise UnreadableError(f"{path}: {error}. The store is damaged; delete it and ingest again.") from error
+            raise UnreadableError(f"{path}: {error}. {INGEST_AGAIN}") from error
+        return cls(path, spec, identity)
 
     def chunk(self, row: int, column: int) -> bytes | None:
-        """A chunk's bytes as stored; None for a sparse one (all white).
+        """A chunk's stream, its checksum checked and taken off; None for a sparse one (all white).
 
         Raises:
             IndexError: outside the grid.
-            CorruptTileError: the shard is damaged.
+            CorruptTileError: the shard is damaged, or the chunk's bytes are not those that were written.
         """
         spec = self.spec
         if not (0 <= row < spec.rows and 0 <= column < spec.columns):
@@ -145,25 +173,34 @@ class ArrayReader:
         if not there:
             return [None] * len(counts)
         start, end = min(there)[0], max(there)[1]
-        if end - start != sum(counts) and len(counts) > 1:
+        if len(counts) > 1 and (end - start != sum(counts) or end - start > MAX_READ_BYTES):
             one_by_one = zip(offsets, counts, range(column, column + len(counts)), strict=True)
             return [self._read(shard, [offset], [count], row, c)[0] for offset, count, c in one_by_one]
-        data = os.pread(shard.descriptor, end - start, start)
+        try:
+            data = os.pread(shard.descriptor, end - start, start)
+        except OSError as error:
+            raise self._corrupt(row, column, error.strerror) from error
         if len(data) != end - start:
             raise self._corrupt(row, column, f"{len(data)} of {end - start} bytes")
-        if len(counts) == 1:
-            return [data]
         return [
-            data[offset - start : offset - start + count] if count else None
-            for offset, count in zip(offsets, counts, strict=True)
+            self._stream(data, offset - start, count, row, column + i) if count else None
+            for i, (offset, count) in enumerate(zip(offsets, counts, strict=True))
         ]
 
+    def _stream(self, data: bytes, start: int, count: int, row: int, column: int) -> bytes:
+        """One chunk's stream out of what was read, after a look at its checksum."""
+        if not self.spec.has_checksums:
+            return data[start : start + count]
+        stream = without_checksum(data, start, start + count)
+        if stream is None:
+            raise self._corrupt(row, column, f"the checksum of its {count} bytes does not match")
+        return stream
+
     def _shard(self, shard_row: int, shard_column: int) -> _Shard | None:
-        key = self.spec.shard_key(shard_row, shard_column)
-        return _open_shard(self._number, str(self.path), key, self.spec.shard_chunks, self._identity)
+        return _open_shard(self._shards, self.spec.shard_key(shard_row, shard_column))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (ArrayReader, (self.path, self.spec, self._identity))
+        return (ArrayReader, (self.path, self.spec, self._shards.identity))
 
     def decoded_chunk(self, row: int, column: int) -> Pixels | None:
         """A chunk's pixels, uint8 (chunk_px, chunk_px, 3); None for a sparse one."""
@@ -177,10 +214,7 @@ class ArrayReader:
             raise self._corrupt(row, column, error) from error
 
     def _corrupt(self, row: int, column: int, why: object) -> CorruptTileError:
-        return CorruptTileError(
-            f"{self.path}: chunk in row {row}, column {column}: {why}. "
-            "The store is damaged; delete it and ingest the slide again."
-        )
+        return CorruptTileError(f"{self.path}: chunk in row {row}, column {column}: {why}. {INGEST_AGAIN}")
 
     def read_region(
         self, x_px: int, y_px: int, width_px: int, height_px: int, *, threads: int = 1, out: Pixels | None = None
@@ -241,7 +275,12 @@ class ArrayReader:
 
     def _reduced_band(self, y_px: int, height_px: int, shrink: int) -> Pixels:
         """Rows of the level, `shrink` times smaller; the last row and column average what there is."""
-        band = self.read_region(0, y_px, self.spec.width_px, height_px)
-        padded = np.pad(band, ((0, -height_px % shrink), (0, -self.spec.width_px % shrink), (0, 0)), mode="edge")
+        part_px = max(1, MAX_BAND_BYTES // (3 * height_px * shrink)) * shrink
+        starts = range(0, self.spec.width_px, part_px)
+        return np.concatenate([self._reduced_part(x, y_px, part_px, height_px, shrink) for x in starts], axis=1)
+
+    def _reduced_part(self, x_px: int, y_px: int, width_px: int, height_px: int, shrink: int) -> Pixels:
+        part = self.read_region(x_px, y_px, min(width_px, self.spec.width_px - x_px), height_px)
+        padded = np.pad(part, ((0, -height_px % shrink), (0, -part.shape[1] % shrink), (0, 0)), mode="edge")
         size_wh = padded.shape[1] // shrink, padded.shape[0] // shrink
         return np.asarray(cv2.resize(padded, size_wh, interpolation=cv2.INTER_AREA), np.uint8)

@@ -62,11 +62,23 @@ def encode_jpeg_2000(pixels: Pixels) -> bytes:
 
 def decode_zstd(stream: bytes, chunk_px: int) -> Pixels:
     """Pixels of a zstd chunk, uint8 (chunk_px, chunk_px, 3). Its own checksum is checked."""
+    raw = decompress_zstd(stream, chunk_px * chunk_px * 3)
+    return np.frombuffer(raw, np.uint8).reshape(chunk_px, chunk_px, 3)
+
+
+def decompress_zstd(stream: bytes, num_bytes: int) -> bytes:
+    """What a zstd stream holds, whatever it claims: exactly `num_bytes`.
+
+    Raises:
+        ChunkError: cannot be decompressed, or holds another number of bytes.
+    """
     try:
-        raw = imagecodecs.zstd_decode(stream, out=chunk_px * chunk_px * 3)
-        return np.frombuffer(raw, np.uint8).reshape(chunk_px, chunk_px, 3)
+        raw = imagecodecs.zstd_decode(stream, out=num_bytes)
     except (imagecodecs.ZstdError, ValueError) as error:
         raise ChunkError(f"zstd chunk of {len(stream)} bytes: {error}") from error
+    if len(raw) != num_bytes:
+        raise ChunkError(f"zstd chunk of {len(stream)} bytes holds {len(raw)} bytes, not {num_bytes}")
+    return bytes(raw)
 
 
 def encode_zstd(values: NDArray[Any], *, with_checksum: bool = True) -> bytes:

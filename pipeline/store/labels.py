@@ -1,11 +1,7 @@
-"""Small arrays of a store that are not the slide's pixels: the tissue label and prediction maps.
-
-They use only zarr's core codecs, so that every zarr program reads them.
-"""
+"""The label images of a store: tissue."""
 
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
 from typing import Any
 
@@ -13,65 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.errors import UnreadableError
-from pipeline.files import write_bytes_atomic
-from pipeline.store.codecs import encode_zstd
-from pipeline.store.layout import LABELS, TISSUE, ZSTD_LEVEL
-from pipeline.store.metadata import read_json, tissue_attributes, write_group, write_json
+from pipeline.store.inside import INGEST_AGAIN
+from pipeline.store.layout import LABELS, TISSUE
+from pipeline.store.metadata import read_json, tissue_attributes, write_group
+from pipeline.store.plain_array import read_array, write_array
 
-MAX_CHUNK = 2048
 MAX_MASK_MPP = 1e4
 """Microns per cell of a tissue mask."""
-INGEST_AGAIN = "The store is damaged; delete it and ingest the slide again."
-
-
-def write_array(path: Path, values: NDArray[Any], axes: str, *, fill_value: float) -> None:
-    """One dataset as a plain chunked zarr v3 array, compressed with zstd.
-
-    Written without the zarr library, whose import takes longer than all of it, and which leaves out the fsync.
-    """
-    chunk = tuple(n if axis == "c" else min(n, MAX_CHUNK) for n, axis in zip(values.shape, axes, strict=True))
-    path.mkdir(parents=True, exist_ok=True)
-    write_json(path / "zarr.json", _plain_array_json(values, chunk, axes, fill_value))
-    little = values.astype(values.dtype.newbyteorder("<"), copy=False)
-    for position in itertools.product(*(range(-(-n // side)) for n, side in zip(values.shape, chunk, strict=True))):
-        part = little[tuple(slice(i * side, (i + 1) * side) for i, side in zip(position, chunk, strict=True))]
-        beyond = [(0, side - n) for n, side in zip(part.shape, chunk, strict=True)]
-        full = np.pad(part, beyond, constant_values=fill_value)
-        write_bytes_atomic(path / "c" / "/".join(map(str, position)), encode_zstd(full, with_checksum=False))
-
-
-def _plain_array_json(values: NDArray[Any], chunk: tuple[int, ...], axes: str, fill_value: float) -> dict[str, Any]:
-    is_float = np.issubdtype(values.dtype, np.floating)
-    return {
-        "zarr_format": 3,
-        "node_type": "array",
-        "shape": list(values.shape),
-        "data_type": values.dtype.name,
-        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": list(chunk)}},
-        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
-        "fill_value": "NaN" if np.isnan(fill_value) else float(fill_value) if is_float else int(fill_value),
-        "dimension_names": list(axes),
-        "attributes": {},
-        "storage_transformers": [],
-        "codecs": [
-            {"name": "bytes", "configuration": {"endian": "little"}},
-            {"name": "zstd", "configuration": {"level": ZSTD_LEVEL, "checksum": False}},
-        ],
-    }
-
-
-def read_array(path: Path) -> NDArray[Any]:
-    """All values of a small array.
-
-    Raises:
-        UnreadableError: not there, or damaged.
-    """
-    import zarr  # not at the top: ingest writes these arrays and must start quickly
-
-    try:
-        return np.asarray(zarr.open_array(str(path), mode="r")[...])
-    except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
-        raise UnreadableError(f"{path}: cannot be read ({type(error).__name__}: {error}). {INGEST_AGAIN}") from error
 
 
 def write_tissue(store: Path, mask_yx: NDArray[np.bool_], mpp: float, mpp0: float, num_datasets: int) -> None:
@@ -113,4 +57,20 @@ def read_tissue(store: Path) -> tuple[NDArray[np.uint8], float]:
         raise UnreadableError(
             f"{store / TISSUE}: no readable tissue mask ({type(error).__name__}: {error}). {INGEST_AGAIN}"
         ) from error
-    return read_array(store / TISSUE / "0").astype(np.uint8), mpp
+    return read_label(store, "tissue", "0").astype(np.uint8), mpp
+
+
+def read_label(store: Path, label: str, dataset: str) -> NDArray[Any]:
+    """One dataset of a label image, (y, x).
+
+    Raises:
+        UnreadableError: not there, or damaged.
+    """
+    name = f"{LABELS}/{label}/{dataset}"
+    try:
+        values = read_array(store, name)
+    except UnreadableError as error:
+        raise UnreadableError(f"{error} {INGEST_AGAIN}") from error
+    if values.ndim != 2:
+        raise UnreadableError(f"{store / name}: {values.ndim} axes, a label has two. {INGEST_AGAIN}")
+    return values

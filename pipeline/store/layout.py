@@ -6,9 +6,9 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Literal
 
-CONTRACT_VERSION = 2
-READABLE_VERSIONS = {1, 2}
-"""Version 1 has no checksums and no JPEG 2000; all else is the same."""
+CONTRACT_VERSION = 3
+READABLE_VERSIONS = {1, 2, 3}
+"""Versions 1 and 2 have no checksums of chunks; version 1 has no list of checksums and no JPEG 2000 either."""
 IMAGE = "0"
 LABELS = "0/labels"
 TISSUE = "0/labels/tissue"
@@ -22,21 +22,23 @@ ZSTD_LEVEL = 1
 
 Codec = Literal["imagecodecs_jpeg", "imagecodecs_jpeg2k", "zstd"]
 
+CHECKSUM_CODEC: dict[str, Any] = {"name": "crc32c"}
+"""zarr's own codec: four bytes of CRC-32C, little-endian, behind what the codecs before it made."""
+_TRANSPOSE: dict[str, Any] = {"name": "transpose", "configuration": {"order": [1, 2, 0]}}
+_BYTES: dict[str, Any] = {"name": "bytes", "configuration": {"endian": "little"}}
+_ZSTD: dict[str, Any] = {"name": "zstd", "configuration": {"level": ZSTD_LEVEL, "checksum": True}}
+
 _INNER_CODECS: dict[Codec, list[dict[str, Any]]] = {
-    "imagecodecs_jpeg": [
-        {"name": "transpose", "configuration": {"order": [1, 2, 0]}},
-        {"name": "imagecodecs_jpeg"},
-    ],
-    "imagecodecs_jpeg2k": [
-        {"name": "transpose", "configuration": {"order": [1, 2, 0]}},
-        {"name": "imagecodecs_jpeg2k"},
-    ],
-    "zstd": [
-        {"name": "transpose", "configuration": {"order": [1, 2, 0]}},
-        {"name": "bytes", "configuration": {"endian": "little"}},
-        {"name": "zstd", "configuration": {"level": ZSTD_LEVEL, "checksum": True}},
-    ],
+    "imagecodecs_jpeg": [_TRANSPOSE, {"name": "imagecodecs_jpeg"}],
+    "imagecodecs_jpeg2k": [_TRANSPOSE, {"name": "imagecodecs_jpeg2k"}],
+    "zstd": [_TRANSPOSE, _BYTES, _ZSTD],
 }
+
+MAX_SIDE_PX = 2**21
+"""Of a level. A slide of 76 mm at the finest size of a pixel that ingest accepts, 0.05 µm, has three quarters of it."""
+MAX_CHUNK_PX = 2**14
+MAX_SHARD_CHUNKS = 2**10
+"""Along a shard's side."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,8 @@ class ArraySpec:
     chunk_px: int
     shard_chunks: int
     codec: Codec
+    has_checksums: bool = True
+    """Whether each chunk carries its CRC-32C; those of contract versions 1 and 2 do not."""
 
     @property
     def columns(self) -> int:
@@ -64,6 +68,11 @@ class ArraySpec:
     @property
     def shard_rows(self) -> int:
         return -(-self.rows // self.shard_chunks)
+
+    @property
+    def max_chunk_bytes(self) -> int:
+        """More than any image of a chunk takes, however badly compressed: a longer one is damage, and not read."""
+        return 4 * 3 * self.chunk_px**2 + 2**20
 
     def shard_key(self, shard_row: int, shard_column: int) -> str:
         """Path of a shard below the array's folder (zarr v3 default key encoding)."""
@@ -88,11 +97,8 @@ class ArraySpec:
                     "name": "sharding_indexed",
                     "configuration": {
                         "chunk_shape": [3, self.chunk_px, self.chunk_px],
-                        "codecs": deepcopy(_INNER_CODECS[self.codec]),
-                        "index_codecs": [
-                            {"name": "bytes", "configuration": {"endian": "little"}},
-                            {"name": "crc32c"},
-                        ],
+                        "codecs": deepcopy(_INNER_CODECS[self.codec]) + [CHECKSUM_CODEC] * self.has_checksums,
+                        "index_codecs": [_BYTES, CHECKSUM_CODEC],
                         "index_location": "end",
                     },
                 }
@@ -100,22 +106,63 @@ class ArraySpec:
         }
 
     @classmethod
-    def from_zarr_json(cls, meta: dict[str, Any]) -> ArraySpec:
-        """Read back what `to_zarr_json` wrote.
+    def from_zarr_json(cls, meta: Any) -> ArraySpec:
+        """Read back what `to_zarr_json` wrote, now or in an earlier version of the contract.
 
         Raises:
-            ValueError: another layout than the contract's.
+            ValueError: another layout than the contract's, or numbers out of range.
         """
         try:
             (sharding,) = meta["codecs"]
-            inner = sharding["configuration"]["codecs"]
-            by_name = {part["name"]: part.get("configuration") for part in inner}
-            codec = next(name for name in _INNER_CODECS if name in by_name)
-            if codec != "zstd" and by_name[codec]:
-                raise ValueError(f"its {codec} chunks are no complete streams")
-            chunk_px = sharding["configuration"]["chunk_shape"][2]
-            shard_px = meta["chunk_grid"]["configuration"]["chunk_shape"][2]
+            codec, has_checksums = _parse_codecs(sharding["configuration"]["codecs"])
+            chunk_px = sharding["configuration"]["chunk_shape"][-1]
+            shard_px = meta["chunk_grid"]["configuration"]["chunk_shape"][-1]
             _, height_px, width_px = meta["shape"]
-        except (KeyError, ValueError, StopIteration, IndexError, TypeError) as error:
+            for name, size, most in (
+                ("chunk", chunk_px, MAX_CHUNK_PX),
+                ("shard", shard_px, MAX_CHUNK_PX * MAX_SHARD_CHUNKS),
+                ("height", height_px, MAX_SIDE_PX),
+                ("width", width_px, MAX_SIDE_PX),
+            ):
+                if type(size) is not int or not 1 <= size <= most:
+                    raise ValueError(f"its {name} is {size!r} px, not a whole number from 1 to {most}")
+            spec = cls(width_px, height_px, chunk_px, shard_px // chunk_px, codec, has_checksums)
+            if spec.shard_chunks > MAX_SHARD_CHUNKS:
+                raise ValueError(f"{spec.shard_chunks} chunks along a shard, at most {MAX_SHARD_CHUNKS} are read")
+            _check_rest(meta, spec.to_zarr_json())
+        except (KeyError, ValueError, IndexError, TypeError, AttributeError, RecursionError) as error:
             raise ValueError(f"not an array of a slide store ({type(error).__name__}: {error})") from error
-        return cls(width_px, height_px, chunk_px, shard_px // chunk_px, codec)
+        return spec
+
+
+def _parse_codecs(inner: Any) -> tuple[Codec, bool]:
+    """The image codec of a chain of inner codecs, and whether a checksum ends the chain.
+
+    Raises:
+        ValueError: a chain that no version of the contract has.
+    """
+    has_checksums = bool(inner[-1:] == [CHECKSUM_CODEC])
+    chain = inner[:-1] if has_checksums else inner
+    for codec, known in _INNER_CODECS.items():
+        if chain[-1]["name"] == codec and chain[:-1] == known[:-1]:
+            # How strongly zstd compressed, and whether it added a checksum of its own, makes no difference to reading.
+            if codec != "zstd" and chain[-1].get("configuration"):
+                raise ValueError(f"its {codec} chunks are no complete streams")
+            return codec, has_checksums
+    raise ValueError(f"its codecs are {inner!r:.200}")
+
+
+def _check_rest(meta: dict[str, Any], expected: dict[str, Any]) -> None:
+    """Compare everything that `ArraySpec` has no field for: data type, fill value, keys, the index.
+
+    Raises:
+        ValueError: a difference.
+    """
+    (sharding,), (own,) = meta["codecs"], expected["codecs"]
+    parts = {name: (meta[name], expected[name]) for name in expected.keys() - {"codecs", "attributes"}}
+    parts |= {name: (sharding["configuration"][name], own["configuration"][name]) for name in own["configuration"]}
+    del parts["codecs"]
+    parts["name of its codec"] = sharding["name"], own["name"]
+    for name, (value, wanted) in parts.items():
+        if value != wanted:
+            raise ValueError(f"its {name} is {value!r:.200}, not {wanted!r}")

@@ -15,9 +15,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from pipeline.errors import UnreadableError, WrongSlideError
 from pipeline.files import SHORT_WRITE_S, new_folder
 from pipeline.project import check_name
-from pipeline.store.labels import read_array, write_array
 from pipeline.store.layout import PREDICTIONS
 from pipeline.store.metadata import multiscale, read_json, write_group
+from pipeline.store.plain_array import read_array, write_array
 from pipeline.store.root import read_root
 from training.foundation.names import is_name
 
@@ -114,7 +114,7 @@ def read_predictions(store: Path, model_id: str) -> Predictions:
     try:
         ours = read_json(path / "zarr.json")["attributes"]["gemslide"]
         said = _Said.model_validate(ours)
-        values = read_array(path / "0")
+        values = read_array(store, f"{PREDICTIONS}/{model_id}/0")
         _check_probabilities(values, said)
     except ValidationError as error:
         first = error.errors()[0]

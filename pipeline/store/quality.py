@@ -13,8 +13,8 @@ from pipeline.config import QC_SCORES
 from pipeline.errors import UnreadableError
 from pipeline.files import SHORT_WRITE_S, new_folder
 from pipeline.stain import METHODS, Normaliser, fit_of
-from pipeline.store.labels import read_array, write_array
 from pipeline.store.metadata import multiscale, read_json, write_group, write_json
+from pipeline.store.plain_array import read_array, write_array
 from pipeline.store.reader import StoreReader
 
 QUALITY = "quality"
@@ -72,7 +72,7 @@ def read_quality(store: Path) -> Quality | None:
         return None
     try:
         ours = read_json(path / "zarr.json")["attributes"]["gemslide"]
-        scores = read_array(path / "0").astype(np.float16)
+        scores = read_array(store, f"{QUALITY}/0").astype(np.float16)
         quality = Quality(tuple(ours["names"]), scores, int(ours["cell_px0"]), ours)
         if scores.ndim != 3 or len(scores) != len(quality.names):
             raise ValueError(f"scores of shape {scores.shape} for {list(quality.names)}")

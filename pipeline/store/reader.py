@@ -90,8 +90,17 @@ class StoreReader:
     def size_wh_px0(self) -> tuple[int, int]:
         return self.levels[0].width_px, self.levels[0].height_px
 
+    def associated(self) -> dict[str, ArrayReader]:
+        """Arrays of the store's further series by name; ingest keeps none unless asked to.
+
+        Raises:
+            UnreadableError: one is missing or damaged.
+        """
+        names = enumerate(self.attributes.get("associated", ()), start=1)
+        return {name: ArrayReader.open(self.path / str(series) / "0") for series, name in names}
+
     def chunk(self, level: int, row: int, column: int) -> bytes | None:
-        """A chunk's bytes as stored; see `ArrayReader.chunk`."""
+        """A chunk's stream, checked; see `ArrayReader.chunk`."""
         return self.levels[level].array.chunk(row, column)
 
     def read_region(

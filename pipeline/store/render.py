@@ -6,9 +6,12 @@ from functools import lru_cache
 
 import numpy as np
 
+from pipeline.errors import UnreadableError
 from pipeline.store.codecs import Pixels, ToSrgb, encode_jpeg
 from pipeline.store.layout import FILL_VALUE
 from pipeline.store.reader import StoreReader
+
+MAX_OVERVIEW_PX = 2**32
 
 
 @lru_cache(maxsize=16)
@@ -31,26 +34,33 @@ def render_chunk_jpeg(reader: StoreReader, level: int, row: int, column: int) ->
     Edge chunks are whole chunks: what lies outside the level is padding for the client to crop.
 
     Raises:
-        IndexError: no such level or chunk.
+        IndexError: no such level or chunk. CorruptTileError: the chunk is damaged.
     """
     if not 0 <= level < len(reader.levels):
         raise IndexError(f"level {level}: the slide has levels 0 to {len(reader.levels) - 1}")
     array = reader.levels[level]
-    data = reader.chunk(level, row, column)
-    if data is None:
-        return _white_jpeg(array.chunk_px)
     if array.codec == "imagecodecs_jpeg" and reader.icc is None:
-        return data
-    pixels = array.array.decoded_chunk(row, column)
-    assert pixels is not None
-    return encode_jpeg(_for_screen(reader, pixels))
+        stream = reader.chunk(level, row, column)
+    else:
+        pixels = array.array.decoded_chunk(row, column)
+        stream = None if pixels is None else encode_jpeg(_for_screen(reader, pixels))
+    return _white_jpeg(array.chunk_px) if stream is None else stream
 
 
 def thumbnail(reader: StoreReader, max_side_px: int) -> Pixels:
-    """The whole slide in a picture of at most `max_side_px`, colours for the screen."""
+    """The whole slide in a picture of at most `max_side_px`, colours for the screen.
+
+    Raises:
+        UnreadableError: no level is small enough to be read whole. CorruptTileError: a chunk is damaged.
+    """
     width_px0, height_px0 = reader.size_wh_px0
     shrink = max(width_px0, height_px0) / max_side_px
     array = reader.levels[reader.level_for_downsample(shrink)]
+    if array.width_px * array.height_px > MAX_OVERVIEW_PX:
+        raise UnreadableError(
+            f"{reader.path}: its level for an overview has {array.width_px} × {array.height_px} px, too many to read. "
+            "Ingest the slide again: smaller levels are added."
+        )
     shrink = max(shrink, array.downsample)
     size_wh = max(1, round(width_px0 / shrink)), max(1, round(height_px0 / shrink))
     return _for_screen(reader, array.array.read_whole(*size_wh))

@@ -1,5 +1,7 @@
 """One shard file of zarr v3: encoded chunks one after the other, then their index.
 
+Behind each chunk's stream stands its CRC-32C, as zarr's codec `crc32c` writes it: four bytes, little-endian.
+
 The index holds, in C order, (offset, byte count) of every chunk as little-endian uint64; a missing chunk is
 2^64-1 twice. A little-endian CRC-32C of the index ends the file. (zarr v3, sharding_indexed codec.)
 """
@@ -15,9 +17,12 @@ import google_crc32c
 import numpy as np
 from numpy.typing import NDArray
 
+from training.foundation.reading import open_regular
+
 _MISSING = 2**64 - 1
 _WRITE_BYTES = 64 * 2**10
 MISSING = np.uint64(_MISSING)
+CHECKSUM_BYTES = 4
 
 ShardIndex = NDArray[np.uint64]
 """uint64 of shape (number of chunks, 2): offset, byte count."""
@@ -31,29 +36,44 @@ class FileSum:
     crc32c: int
 
 
-def write_shard(path: Path, chunks: Iterable[Sequence[bytes | memoryview]]) -> FileSum | None:
+def write_shard(
+    path: Path, chunks: Iterable[Sequence[bytes | memoryview]], *, with_checksums: bool = True
+) -> FileSum | None:
     """Write all chunks of a shard, in C order, whole or not at all; the folder must be there.
 
     A shard without any chunk is not written (None): readers take the fill value.
 
     Args:
         chunks: per chunk the buffers that make it up; none for a chunk that is left out. Taken as they are written.
+        with_checksums: put each chunk's CRC-32C behind it.
     """
     aside = path.with_name(f".{path.name}.partial")
     with _Pieces(aside) as out:
         index: list[int] = []
         for chunk in chunks:
             if chunk:
-                index += (out.length, out.add(chunk))
+                index += (out.length, out.add(with_checksum(chunk) if with_checksums else chunk))
             else:
                 index += (_MISSING, _MISSING)
         if not out.length:
             return None
-        packed = np.asarray(index, dtype="<u8").tobytes()
-        out.add((packed, google_crc32c.value(packed).to_bytes(4, "little")))
+        out.add(with_checksum([np.asarray(index, dtype="<u8").tobytes()]))
         out.finish()
     aside.replace(path)
     return FileSum(out.length, out.crc32c)
+
+
+def with_checksum(buffers: Sequence[bytes | memoryview]) -> tuple[bytes, bytes]:
+    """The buffers as one, and its CRC-32C: four bytes, little-endian."""
+    data = b"".join(buffers)  # the checksum's library takes nothing but bytes
+    return data, google_crc32c.value(data).to_bytes(CHECKSUM_BYTES, "little")
+
+
+def without_checksum(stored: bytes, start: int, end: int) -> bytes | None:
+    """What stands before the CRC-32C in a part of `stored`, in one copy; None where the checksum does not match."""
+    data = stored[start : max(start, end - CHECKSUM_BYTES)]
+    is_whole = google_crc32c.value(data).to_bytes(CHECKSUM_BYTES, "little") == stored[start + len(data) : end]
+    return data if is_whole else None
 
 
 class _Pieces:
@@ -106,7 +126,7 @@ class _Pieces:
 def sum_file(path: Path) -> FileSum:
     """Length and CRC-32C of a file, read in pieces."""
     crc = length = 0
-    with path.open("rb", buffering=0) as stream:
+    with open(open_regular(path), "rb", buffering=0) as stream:
         while piece := stream.read(4 * 2**20):
             crc, length = google_crc32c.extend(crc, piece), length + len(piece)
     return FileSum(length, crc)
@@ -114,22 +134,25 @@ def sum_file(path: Path) -> FileSum:
 
 def index_bytes(num_chunks: int) -> int:
     """Length of the index with its checksum."""
-    return 16 * num_chunks + 4
+    return 16 * num_chunks + CHECKSUM_BYTES
 
 
-def read_index(descriptor: int, num_chunks: int) -> ShardIndex:
+def read_index(descriptor: int, num_chunks: int, max_chunk_bytes: int) -> ShardIndex:
     """Read and check a shard's index.
 
     Raises:
-        ValueError: cut short, its checksum does not match, or a chunk lies outside the file.
+        ValueError: cut short, its checksum does not match, or a chunk lies outside the file or is too long.
     """
     size = os.fstat(descriptor).st_size
     length = index_bytes(num_chunks)
     raw = os.pread(descriptor, length, max(0, size - length))
-    if len(raw) != length or google_crc32c.value(raw[:-4]) != int.from_bytes(raw[-4:], "little"):
+    packed = without_checksum(raw, 0, length)
+    if packed is None:
         raise ValueError(f"its index of {num_chunks} chunks is damaged (file of {size} bytes)")
-    index = np.frombuffer(raw[:-4], dtype="<u8").reshape(num_chunks, 2)
+    index = np.frombuffer(packed, dtype="<u8").reshape(num_chunks, 2)
     there = index[index[:, 0] != MISSING]
     if (there > size - length).any() or (there.sum(1) > size - length).any():
         raise ValueError(f"its index names bytes outside its {size - length} bytes of chunks")
+    if (there[:, 1] > max_chunk_bytes).any():
+        raise ValueError(f"its index names a chunk of {there[:, 1].max()} bytes; at most {max_chunk_bytes} are read")
     return index

@@ -1,4 +1,4 @@
-"""Whether a store is what ingest wrote: structure, checksums of every file, indexes, and pixels that decode."""
+"""Whether a store is what was written: structure, checksums of files and chunks, indexes, and pixels that decode."""
 
 from __future__ import annotations
 
@@ -13,35 +13,72 @@ import numpy as np
 from pipeline.errors import CorruptTileError, UnreadableError
 from pipeline.store.array_reader import ArrayReader
 from pipeline.store.checksums import covered_files, list_digest, read_checksums
-from pipeline.store.layout import CHECKSUMS, IMAGE, TISSUE, ArraySpec
+from pipeline.store.layout import CHECKSUMS, IMAGE, LABELS, PREDICTIONS, QUALITY, TISSUE, ArraySpec
 from pipeline.store.metadata import SlideAttributes, read_json
+from pipeline.store.plain_array import PlainArray, array_names
 from pipeline.store.reader import StoreReader, is_store
 from pipeline.store.shard import sum_file
 from pipeline.store.threads import in_threads
 
+WITH_LIST, WITH_CHUNK_CHECKSUMS = 2, 3
+"""The first versions of the contract that have a list of the files' checksums, and checksums of the chunks."""
+
 
 def find_damage(store: Path, *, sample_chunks: int, every_chunk: bool = False, threads: int = 1) -> list[str]:
-    """What is wrong with a store, in words; nothing when it is whole.
-
-    Predictions and quality layers are not looked at: they are written later.
+    """What is wrong with what ingest wrote, in words; nothing when it is whole.
 
     Args:
         sample_chunks: chunks decoded per level.
-        every_chunk: decode all chunks instead.
+        every_chunk: decode all chunks instead; done in any case where the store has no checksums of files.
 
     Raises:
         UnreadableError: it is no store. WrongSlideError: its folder is named after another slide.
     """
     try:
         reader = StoreReader(store)
+        arrays = image_arrays(reader)
     except UnreadableError as error:
         if not is_store(store):
             raise
         return [str(error)]
     attributes = SlideAttributes.model_validate(reader.attributes)
+    every_chunk = every_chunk or attributes.contract_version < WITH_LIST
     found = [*_structure(store, reader, attributes), *_files(store, attributes, threads)]
-    for level in reader.levels:
-        found += _chunks(level.array, f"{IMAGE}/{level.level}", sample_chunks, every_chunk, threads)
+    for name, array in arrays.items():
+        if attributes.contract_version >= WITH_CHUNK_CHECKSUMS and not array.spec.has_checksums:
+            found.append(f"{name}: its chunks have no checksums, those of version {attributes.contract_version} have")
+        found += _chunks(array, name, sample_chunks, every_chunk, threads)
+    return found + _small_arrays(store, LABELS)
+
+
+def find_overlay_damage(store: Path) -> list[str]:
+    """What is wrong with predictions and quality scores, which are written after ingest; every chunk is decoded."""
+    return _small_arrays(store, PREDICTIONS) + _small_arrays(store, QUALITY)
+
+
+def image_arrays(reader: StoreReader) -> dict[str, ArrayReader]:
+    """Arrays of the slide's levels and of its associated images, by path below the store.
+
+    Raises:
+        UnreadableError: an associated image is missing or damaged.
+    """
+    levels = {f"{IMAGE}/{level.level}": level.array for level in reader.levels}
+    return levels | {f"{array.path.parent.name}/0": array for array in reader.associated().values()}
+
+
+def _small_arrays(store: Path, group: str) -> list[str]:
+    """Damage in the arrays below a group, chunk by chunk."""
+    found = []
+    try:
+        for name in array_names(store, group):
+            array = PlainArray.open(store, name)
+            for position in array.positions():
+                try:
+                    array.chunk(position)
+                except UnreadableError as error:
+                    found.append(str(error).rstrip("."))
+    except UnreadableError as error:
+        found.append(str(error).rstrip("."))
     return found
 
 
@@ -86,8 +123,8 @@ def _scales(datasets: list[dict[str, Any]], reader: StoreReader) -> Iterator[str
 
 def _files(store: Path, attributes: SlideAttributes, threads: int) -> list[str]:
     """Every file against the list of checksums, and the list against the root."""
-    if attributes.contract_version < 2:
-        return [f"has no {CHECKSUMS} (contract version {attributes.contract_version}); ingest the slide again"]
+    if attributes.contract_version < WITH_LIST:
+        return []
     try:
         expected = read_checksums(store)
         if list_digest(store) != attributes.ingest.get("checksums_sha256"):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 from pipeline.cli_output import Reporter, errors_in_words
 from pipeline.errors import BadManifestError
+from pipeline.ingest.add_checksums import add_checksums
 from pipeline.ingest.verify import verify_store
 from pipeline.manifest import load_cohort
 from pipeline.project import Project, open_project, slide_id_of
@@ -22,14 +24,17 @@ def run_verify(
     series: str | None,
     sample_chunks: int,
     every_chunk: bool,
+    with_checksums: bool,
     as_json: bool,
 ) -> None:
     project = open_project(project_dir)
     reporter = Reporter(as_json=as_json)
     with errors_in_words(as_json=as_json, reporter=reporter):
         for store, slide in _stores(slides, project, source):
-            check = partial(_verify, store, slide, series=series, sample_chunks=sample_chunks, every_chunk=every_chunk)
-            reporter.attempt(slide_id_of(store), check)
+            check = partial(
+                verify_store, store, source=slide, series=series, sample_chunks=sample_chunks, every_chunk=every_chunk
+            )
+            reporter.attempt(slide_id_of(store), partial(_verify, store, check, with_checksums=with_checksums))
     reporter.finish()
 
 
@@ -53,10 +58,13 @@ def _store(name: str, project: Project) -> Path:
     return Path(name) if (Path(name) / "zarr.json").exists() else project.store_path(name)
 
 
-def _verify(
-    store: Path, source: Path | None, *, series: str | None, sample_chunks: int, every_chunk: bool
-) -> SlideOutcome:
+def _verify(store: Path, check: Callable[[], str], *, with_checksums: bool) -> SlideOutcome:
+    """Check a store, then add checksums where they are asked for: only to one that is whole."""
     start = time.perf_counter()
-    checked = verify_store(store, source=source, series=series, sample_chunks=sample_chunks, every_chunk=every_chunk)
+    checked = check()
+    if with_checksums and add_checksums(store):
+        checked = f"{check()}; checksums were added to its chunks"
+    elif with_checksums:
+        checked += "; its chunks have checksums, nothing to add"
     seconds = round(time.perf_counter() - start, 3)
     return SlideOutcome(slide_id_of(store), "done", message=checked, output=str(store), seconds=seconds)

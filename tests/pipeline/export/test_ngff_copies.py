@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import zlib
@@ -13,7 +14,7 @@ import pytest
 import zarr
 from ome_zarr_models import v04, v05
 
-from pipeline.errors import BadRecipeError
+from pipeline.errors import BadRecipeError, UnreadableError
 from pipeline.export.export import ExportRequest, export_slide
 from pipeline.store.labels import read_tissue
 from pipeline.store.reader import StoreReader
@@ -147,3 +148,19 @@ def test_a_copy_is_ingested_again_with_the_same_pixels(copies, mixed_store, tmp_
     assert after.mpp0 == pytest.approx(before.mpp0)
     for level in range(3):
         assert np.array_equal(planes(after, level), planes(before, level)), level
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("name", ["../../elsewhere", "/tmp/elsewhere", "", ".", "a/b", 5])
+def test_a_label_s_name_that_leads_out_of_the_copy_is_refused(tmp_path, mixed_store, version, name):
+    """The names are what the store says: it may come from anybody."""
+    store = shutil.copytree(mixed_store, tmp_path / "in" / mixed_store.name)
+    meta = json.loads((store / "0/labels/zarr.json").read_text())
+    meta["attributes"]["ome"]["labels"] = [name]
+    (store / "0/labels/zarr.json").write_text(json.dumps(meta))
+    (tmp_path / "out").mkdir()
+
+    with pytest.raises(UnreadableError, match="allowed are 1 to 64 letters"):
+        export_slide(ExportRequest(store, tmp_path / "out/c.zarr", f"ngff-{version}"))
+
+    assert list((tmp_path / "out").iterdir()) == []

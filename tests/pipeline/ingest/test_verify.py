@@ -9,7 +9,7 @@ import shutil
 import numpy as np
 import pytest
 
-from pipeline.errors import ChangedSourceError, DamagedStoreError
+from pipeline.errors import ChangedSourceError, DamagedStoreError, WrongSlideError
 from pipeline.ingest.verify import verify_store
 from pipeline.store.array_reader import ArrayReader
 from pipeline.store.checksums import read_checksums
@@ -93,12 +93,12 @@ def change_the_scale(store):
 
 
 def change_a_downsample(store):
-    edit_json(store / "zarr.json", lambda root: root["attributes"]["gemslide"]["levels"][1].update(downsample=7.0))
+    edit_json(store / "zarr.json", lambda root: root["attributes"]["gemslide"]["levels"][1].update(downsample=3.0))
 
 
 DAMAGE = [
     (change_the_scale, r"zarr\.json: says 0\.123 µm/px"),
-    (change_a_downsample, r"downsamples must begin with 1 and grow, got \[1\.0, 7\.0"),
+    (change_a_downsample, r"a downsample of 3 for level 1"),
     (flip_a_byte, rf"{SHARD}: \d+ bytes with CRC \w+, was"),
     (cut_the_index, rf"{SHARD}: \d+ bytes with CRC"),
     (lambda store: (store / SHARD).unlink(), f"{SHARD}: is missing"),
@@ -124,6 +124,37 @@ def test_damage_is_found_and_named(store, damage, named):
 
     assert caught.value.code == "damaged_store"
     assert str(caught.value).endswith("Delete the store and ingest the slide again.")
+
+
+def test_swapped_folders_are_named(store, gemslide, tmp_path):
+    """Each store is whole, but is another slide's than its folder says."""
+    store.rename(tmp_path / "slides/S-2.ome.zarr")
+
+    with pytest.raises(WrongSlideError, match="holds slide 'S-1', but its folder is named after 'S-2'"):
+        verify_store(tmp_path / "slides/S-2.ome.zarr")
+    done = gemslide("verify", "--project", tmp_path, "--json")
+    assert (done.code, json.loads(done.out)["status"]) == (1, "refused")
+
+
+def test_a_flipped_bit_in_predictions_or_scores_is_found_and_the_slide_is_said_to_be_whole(store):
+    add_overlays(store)
+    for name in ("predictions/m-1/0/c/0/0/0", "quality/0/c/0/0/0"):
+        data = (store / name).read_bytes()
+        (store / name).write_bytes(bytes([data[0] ^ 1]) + data[1:])
+        with pytest.raises(DamagedStoreError, match=f"{name}: the checksum .* The slide itself is whole"):
+            verify_store(store)
+        (store / name).write_bytes(data)
+
+    (store / "predictions/m-1/0/zarr.json").write_text("{}")
+    with pytest.raises(DamagedStoreError, match=r"predictions/m-1/0/zarr\.json: cannot be read"):
+        verify_store(store)
+
+
+def test_an_array_of_this_version_whose_chunks_have_no_checksums_is_damage(store):
+    edit_json(store / "0/0/zarr.json", lambda a: a["codecs"][0]["configuration"]["codecs"].pop())
+
+    with pytest.raises(DamagedStoreError, match="0/0: its chunks have no checksums, those of version 3 have"):
+        verify_store(store)
 
 
 def test_a_whole_store_is_said_to_be_whole(store, source):
@@ -195,13 +226,17 @@ def test_a_chunk_that_does_not_decode_is_found_although_its_checksum_is_right(st
         verify_store(store, every_chunk=True)
 
 
-def test_predictions_and_quality_added_later_do_not_disturb(store, source):
-    before = read_checksums(store)
+def add_overlays(store):
     write_predictions(
         store, Predictions("m-1", ("a", "b"), np.full((2, 7, 10), 0.5, np.float16), 128, 128, {}), mpp0=0.5
     )
     scores = np.full((4, 7, 10), 0.1, np.float16)
     write_quality(store, Quality(SCORE_NAMES, scores, 128, {}), mpp0=0.5, summary={"verdict": "good"}, stain={})
+
+
+def test_predictions_and_quality_added_later_do_not_disturb(store, source):
+    before = read_checksums(store)
+    add_overlays(store)
 
     assert verify_store(store, source=source)
     assert read_checksums(store) == before

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import pickle
 import shutil
 
@@ -12,7 +11,6 @@ import tifffile
 
 from pipeline.errors import CorruptTileError, UnreadableError
 from pipeline.store.codecs import ChunkError, decode_chunk, decode_jpeg, encode_jpeg, encode_jpeg_2000, encode_zstd
-from pipeline.store.layout import ArraySpec
 from pipeline.store.reader import StoreReader
 from pipeline.store.shard import write_shard
 from tests.pipeline.make import (
@@ -222,37 +220,3 @@ def test_a_jpeg_without_its_end_is_not_filled_up_with_grey():
 
     with pytest.raises(ChunkError, match="without an end marker"):
         decode_jpeg(stream[:-2000])
-
-
-def test_an_array_of_another_kind_says_what_it_is(make_store, tmp_path):
-    store = make_store(tmp_path, "zstd")
-    spec = ArraySpec(10, 10, 256, 2, "zstd").to_zarr_json()
-    path = store / "0/0/zarr.json"
-    for change in ({"codecs": []}, {"shape": [10, 10]}, {"codecs": [{"name": "bytes"}]}):
-        path.write_text(json.dumps({**spec, **change}))
-        with pytest.raises(UnreadableError, match="not an array of a slide store"):
-            StoreReader(store)
-
-
-def test_a_store_of_contract_version_1_is_read(make_store, tmp_path):
-    """It has no list of checksums, no checksum in its zstd chunks, and says less of its levels."""
-    store = make_store(tmp_path, "zstd")
-    expected = StoreReader(store).read_region(0, 0, 0, WIDTH_PX0, HEIGHT_PX0)
-    root, array = (json.loads((store / name / "zarr.json").read_text()) for name in ("", "0/0"))
-    ours = root["attributes"]["gemslide"]
-    ours["contract_version"] = 1
-    ours["levels"] = [{k: v for k, v in level.items() if k not in ("quality", "rebuilt")} for level in ours["levels"]]
-    del ours["bounds_px0"], ours["ingest"]["checksums_sha256"]
-    array["codecs"][0]["configuration"]["codecs"][2]["configuration"]["checksum"] = False
-    for name, content in (("", root), ("0/0", array)):
-        (store / name / "zarr.json").write_text(json.dumps(content))
-    (store / "OME/checksums.json").unlink()
-    tiles = expected[:256, :1024].reshape(256, 4, 256, 3).swapaxes(0, 1)
-    for number in (0, 1):
-        chunks = [(encode_zstd(tile, with_checksum=False),) for tile in tiles[2 * number : 2 * number + 2]]
-        lower = [StoreReader(store).chunk(0, 1, 2 * number + right) for right in (0, 1)]
-        write_shard(store / f"0/0/c/0/0/{number}", [*chunks, *((chunk,) for chunk in lower)])
-
-    reader = StoreReader(store)
-
-    np.testing.assert_array_equal(reader.read_region(0, 0, 0, WIDTH_PX0, HEIGHT_PX0), expected)

@@ -15,7 +15,9 @@ import zarr
 from ome_zarr_models import v05
 from PIL import ImageCms
 
+from pipeline.ingest import store_writer
 from pipeline.ingest.icc import colours_only
+from pipeline.ingest.verify import verify_store
 from pipeline.store.codecs import ToSrgb
 from pipeline.store.labels import read_tissue
 from pipeline.store.overlays import Predictions, read_predictions, write_predictions
@@ -80,9 +82,9 @@ def test_ngff_models_accept_root_image_label_and_predictions(store):
 @pytest.mark.parametrize(
     ("level", "shape", "shard", "chunk", "codecs"),
     [
-        ("0", [3, 900, 1300], 480, 240, ["transpose", "imagecodecs_jpeg"]),
-        ("1", [3, 450, 650], 480, 240, ["transpose", "imagecodecs_jpeg"]),
-        ("2", [3, 225, 325], 480, 240, ["transpose", "bytes", "zstd"]),
+        ("0", [3, 900, 1300], 480, 240, ["transpose", "imagecodecs_jpeg", "crc32c"]),
+        ("1", [3, 450, 650], 480, 240, ["transpose", "imagecodecs_jpeg", "crc32c"]),
+        ("2", [3, 225, 325], 480, 240, ["transpose", "bytes", "zstd", "crc32c"]),
     ],
 )
 def test_a_level_is_described_as_the_contract_says(store, level, shape, shard, chunk, codecs):
@@ -126,14 +128,16 @@ def test_the_tissue_label_is_coarse_and_has_as_many_datasets_as_the_image(store)
     assert sorted(p.name for p in (store / "0/labels/tissue").iterdir()) == ["0", "1", "2", "zarr.json"]
 
 
-def test_a_shard_ends_with_an_index_in_c_order_and_its_checksum(store):
+def test_a_shard_ends_with_an_index_in_c_order_and_every_part_of_it_has_its_checksum(store):
     shard = (store / "0/0/c/0/1/2").read_bytes()  # rows 2–3, columns 4–5 of a grid of 4 × 6 chunks
     index = np.frombuffer(shard[-(16 * 4 + 4) : -4], "<u8").reshape(2, 2, 2)
 
     assert int.from_bytes(shard[-4:], "little") == google_crc32c.value(shard[-(16 * 4 + 4) : -4])
-    streams = [shard[offset : offset + count] for offset, count in index.reshape(-1, 2)]
+    stored = [shard[offset : offset + count] for offset, count in index.reshape(-1, 2)]
+    streams = [chunk[:-4] for chunk in stored]
+    assert [google_crc32c.value(s).to_bytes(4, "little") for s in streams] == [chunk[-4:] for chunk in stored]
     assert all(s[:2] == b"\xff\xd8" and s[-2:] == b"\xff\xd9" for s in streams)
-    assert b"".join(streams) == shard[: -(16 * 4 + 4)]
+    assert b"".join(stored) == shard[: -(16 * 4 + 4)]
     assert StoreReader(store).chunk(0, 2, 5) == streams[1]
 
 
@@ -175,7 +179,7 @@ def test_the_root_says_exactly_what_the_contract_lists(store):
         ("2", 4.0, "built"),
     ]
     assert {"versions", "seconds", "utc", "checksums_sha256"} <= set(ours["ingest"])
-    assert (ours["contract_version"], ours["slide_id"], ours["mpp0"], ours["associated"]) == (2, "S-7", 0.5, [])
+    assert (ours["contract_version"], ours["slide_id"], ours["mpp0"], ours["associated"]) == (3, "S-7", 0.5, [])
 
 
 def test_nothing_in_the_store_names_the_file_or_what_its_description_says(tmp_path):
@@ -232,6 +236,20 @@ def test_associated_images_that_are_asked_for_become_series_of_the_store(real_sl
     np.testing.assert_array_equal(stored, macro)
     xml = ElementTree.parse(store / "OME/METADATA.ome.xml")
     assert [image.get("Name") for image in xml.findall("{*}Image")] == ["slide", "macro", "label"]
+
+
+@pytest.mark.data
+def test_a_large_associated_image_is_cut_into_chunks(real_slides, tmp_path, monkeypatch):
+    source = real_slides / "Dana-Farber-AIOS+pathml/tests/testdata/small_HE.svs"
+    whole = ingest(source, tmp_path / "whole", keep_associated=("macro",)).store
+    monkeypatch.setattr(store_writer, "ASSOCIATED_CHUNK_PX", 200)
+
+    store = ingest(source, tmp_path / "cut", keep_associated=("macro",)).store
+
+    expected = zarr.open(whole / "1/0", mode="r")[...]
+    assert StoreReader(store).associated()["macro"].spec.chunk_px == 200
+    np.testing.assert_array_equal(zarr.open(store / "1/0", mode="r")[...], expected)
+    assert verify_store(store)
 
 
 def test_the_icc_profile_s_colours_are_kept_and_its_texts_are_not(tmp_path):

@@ -178,7 +178,7 @@ def test_a_reader_opened_after_a_store_was_replaced_sees_the_new_one(tmp_path):
     [
         (lambda b: b[: len(b) // 2], "index of 4 chunks is damaged"),
         (lambda b: b[:-30] + bytes([b[-30] ^ 1]) + b[-29:], "index of 4 chunks is damaged"),
-        (lambda b: b"\0" * 200 + b[200:], "Not a JPEG"),
+        (lambda b: b"\0" * 200 + b[200:], "the checksum of its .* bytes does not match"),
         (lambda b: b[:300] + b"\xff\xc5" * 40 + b[380:], "chunk in row 0, column 0"),
         (lambda b: b"", "index of 4 chunks is damaged"),
     ],
@@ -206,7 +206,7 @@ def test_a_store_of_another_contract_version_is_refused(tmp_path):
     source = write_jpeg_pyramid(tmp_path / "a.tiff", [picture(500, 300)])
     store = ingest(source, tmp_path).store
     root = store / "zarr.json"
-    root.write_text(root.read_text().replace('"contract_version": 2', '"contract_version": 3'))
+    root.write_text(root.read_text().replace('"contract_version": 3', '"contract_version": 4'))
 
-    with pytest.raises(UnreadableError, match="contract version 3; this gemslide reads 1 and 2"):
+    with pytest.raises(UnreadableError, match="contract version 4; this gemslide reads"):
         StoreReader(store)

@@ -1,0 +1,24 @@
+"""A store's files lie inside the store: a symbolic link that leads elsewhere would show another slide."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from pipeline.errors import UnreadableError
+
+INGEST_AGAIN = "The store is damaged; delete it and ingest the slide again."
+
+
+def check_inside(path: Path | str, real_store: str) -> None:
+    """Check that a path below a store stays there.
+
+    Args:
+        real_store: the store's folder, resolved; it may itself be reached by a link.
+
+    Raises:
+        UnreadableError: a symbolic link leads out of the store.
+    """
+    real = os.path.realpath(path)
+    if not real.startswith(f"{real_store}{os.sep}"):
+        raise UnreadableError(f"{path}: a symbolic link leads out of the store, to {real}. {INGEST_AGAIN}")

@@ -1,0 +1,239 @@
+"""Small arrays of a store that are not the slide's pixels: tissue, predictions, quality scores.
+
+Plain chunked zarr v3 arrays of core codecs, so that every zarr program reads them. Read and written without the zarr
+library: its import takes longer than all of it, it does not fsync, and it trusts what an array says of itself.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.errors import UnreadableError
+from pipeline.files import write_bytes_atomic
+from pipeline.store.codecs import decompress_zstd, encode_zstd
+from pipeline.store.inside import check_inside
+from pipeline.store.layout import CHECKSUM_CODEC, ZSTD_LEVEL
+from pipeline.store.metadata import write_json
+from pipeline.store.shard import with_checksum, without_checksum
+from training.foundation.reading import read_json_file, read_regular
+
+MAX_CHUNK = 2048
+"""Cells along a side of the chunks that are written."""
+MAX_ARRAY_BYTES = 2**31
+MAX_CHUNKS = 2**16
+MAX_META_BYTES = 2**20
+_DTYPES = ("uint8", "float16", "float32")
+Position = tuple[int, ...]
+"""Of a chunk in the grid of chunks, one number per axis."""
+
+
+@dataclass(frozen=True)
+class PlainArray:
+    """An array's metadata, and its chunks on disk."""
+
+    path: Path
+    real_store: str
+    """The store's folder, resolved: chunks lie below it."""
+    shape: tuple[int, ...]
+    chunk_shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    fill_value: float
+    has_checksums: bool
+    """Whether each chunk carries its CRC-32C; those of contract versions 1 and 2 do not."""
+
+    @classmethod
+    def open(cls, store: Path, name: str) -> PlainArray:
+        """Open the array `name`, a path below the store.
+
+        Raises:
+            UnreadableError: not there, leads out of the store, or not an array as we write them.
+        """
+        path = store / name
+        meta, real_store = path / "zarr.json", os.path.realpath(store)
+        check_inside(meta, real_store)
+        try:
+            return _parse(path, real_store, read_json_file(meta, max_bytes=MAX_META_BYTES))
+        except _DAMAGE as error:
+            raise UnreadableError(f"{path}: cannot be read ({type(error).__name__}: {error}).") from error
+
+    def positions(self) -> Iterator[Position]:
+        """All chunks of the grid, in C order."""
+        sides = zip(self.shape, self.chunk_shape, strict=True)
+        return itertools.product(*(range(-(-n // side)) for n, side in sides))
+
+    def chunk_path(self, position: Position) -> Path:
+        return self.path / "c" / "/".join(map(str, position))
+
+    def stored_chunk(self, position: Position) -> bytes | None:
+        """A chunk's zstd stream, its checksum checked and taken off; None where no file is.
+
+        Raises:
+            UnreadableError: no regular file inside the store, too long, or its checksum does not match.
+        """
+        path = self.chunk_path(position)
+        check_inside(path, self.real_store)
+        # zstd adds less than this to what it cannot compress.
+        num_bytes = self._chunk_bytes()
+        try:
+            stored = read_regular(path, max_bytes=num_bytes + num_bytes // 128 + 1024)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise UnreadableError(f"{path}: cannot be read ({error.strerror}).") from error
+        if not self.has_checksums:
+            return stored
+        stream = without_checksum(stored, 0, len(stored))
+        if stream is None:
+            raise UnreadableError(f"{path}: the checksum of its {len(stored)} bytes does not match.")
+        return stream
+
+    def chunk(self, position: Position) -> NDArray[Any] | None:
+        """A chunk's values, whole also at the array's edges; None where no file is.
+
+        Raises:
+            UnreadableError: damaged.
+        """
+        stream = self.stored_chunk(position)
+        if stream is None:
+            return None
+        try:
+            values = np.frombuffer(decompress_zstd(stream, self._chunk_bytes()), self.dtype)
+        except ValueError as error:
+            raise UnreadableError(f"{self.chunk_path(position)}: {error}.") from error
+        return values.reshape(self.chunk_shape)
+
+    def read(self) -> NDArray[Any]:
+        """All values; the fill value where a chunk is missing."""
+        values = np.full(self.shape, self.fill_value, self.dtype.newbyteorder("="))
+        for position in self.positions():
+            chunk = self.chunk(position)
+            if chunk is not None:
+                part = values[_box(position, self.chunk_shape)]
+                part[...] = chunk[tuple(slice(n) for n in part.shape)]
+        return values
+
+    def _chunk_bytes(self) -> int:
+        return math.prod(self.chunk_shape) * self.dtype.itemsize
+
+
+_DAMAGE = (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError)
+
+
+def _box(position: Position, chunk_shape: tuple[int, ...]) -> tuple[slice, ...]:
+    return tuple(slice(i * side, (i + 1) * side) for i, side in zip(position, chunk_shape, strict=True))
+
+
+def _parse(path: Path, real_store: str, meta: Any) -> PlainArray:
+    """Raises any of `_DAMAGE` for what neither we nor zarr in an earlier version of the contract wrote."""
+    shape, chunk_shape = tuple(meta["shape"]), tuple(meta["chunk_grid"]["configuration"]["chunk_shape"])
+    if not 2 <= len(shape) <= 3 or len(chunk_shape) != len(shape):
+        raise ValueError(f"shape {shape} in chunks {chunk_shape}")
+    for n, side in zip(shape, chunk_shape, strict=True):
+        if type(n) is not int or type(side) is not int or not 1 <= side <= n <= MAX_ARRAY_BYTES:
+            raise ValueError(f"shape {shape} in chunks {chunk_shape}")
+    if meta["data_type"] not in _DTYPES:
+        raise ValueError(f"values of type {meta['data_type']!r:.50}; known are {', '.join(_DTYPES)}")
+    dtype = np.dtype(meta["data_type"]).newbyteorder("<")
+    num_chunks = math.prod(-(-n // side) for n, side in zip(shape, chunk_shape, strict=True))
+    if math.prod(shape) * dtype.itemsize > MAX_ARRAY_BYTES or num_chunks > MAX_CHUNKS:
+        raise ValueError(f"shape {shape} in {num_chunks} chunks is more than is read")
+    has_checksums = bool(meta["codecs"][-1:] == [CHECKSUM_CODEC])
+    _check_codecs(meta["codecs"][: -1 if has_checksums else None], dtype)
+    separator = meta["chunk_key_encoding"]["configuration"]["separator"]
+    kinds = meta["node_type"], meta["zarr_format"], meta["chunk_grid"]["name"], meta["chunk_key_encoding"]["name"]
+    if kinds != ("array", 3, "regular", "default") or separator != "/" or meta.get("storage_transformers"):
+        raise ValueError(f"no plain array of zarr v3: {kinds}, keys with {separator!r:.50}")
+    fill_value = _parse_fill(meta["fill_value"], dtype)
+    return PlainArray(path, real_store, shape, chunk_shape, dtype, fill_value, has_checksums)
+
+
+def _check_codecs(codecs: Any, dtype: np.dtype[Any]) -> None:
+    as_bytes, zstd = codecs
+    if as_bytes["name"] != "bytes" or zstd["name"] != "zstd":
+        raise ValueError(f"its codecs are {codecs!r:.200}")
+    if dtype.itemsize > 1 and as_bytes["configuration"]["endian"] != "little":
+        raise ValueError("its bytes are not little-endian")
+
+
+def _parse_fill(value: Any, dtype: np.dtype[Any]) -> float:
+    if dtype.kind == "f" and value == "NaN":
+        return math.nan
+    if type(value) not in (int, float) or not (dtype.kind == "f" or 0 <= value <= 255):
+        raise ValueError(f"fill value {value!r:.50}")
+    return float(value)
+
+
+def array_names(store: Path, group: str) -> list[str]:
+    """The arrays below one of a store's groups, as paths below the store; none where the group is not there.
+
+    Raises:
+        UnreadableError: the metadata of one of them cannot be read.
+    """
+    found = []
+    for meta in sorted((store / group).rglob("zarr.json")):
+        path = meta.parent.relative_to(store)
+        if any(part.startswith(".") for part in path.parts):
+            continue  # still being written, or left by a run that was killed
+        try:
+            content = read_json_file(meta, max_bytes=MAX_META_BYTES)
+            if content["node_type"] == "array":
+                found.append(str(path))
+        except _DAMAGE as error:
+            raise UnreadableError(f"{meta}: cannot be read ({type(error).__name__}: {error}).") from error
+    return found
+
+
+def read_array(store: Path, name: str) -> NDArray[Any]:
+    """All values of a small array of a store.
+
+    Args:
+        name: its path below the store.
+
+    Raises:
+        UnreadableError: not there, or damaged.
+    """
+    return PlainArray.open(store, name).read()
+
+
+def write_array(path: Path, values: NDArray[Any], axes: str, *, fill_value: float) -> None:
+    """One dataset, compressed with zstd, each chunk with its CRC-32C."""
+    chunk = tuple(n if axis == "c" else min(n, MAX_CHUNK) for n, axis in zip(values.shape, axes, strict=True))
+    path.mkdir(parents=True, exist_ok=True)
+    write_json(path / "zarr.json", _to_zarr_json(values, chunk, axes, fill_value))
+    little = values.astype(values.dtype.newbyteorder("<"), copy=False)
+    for position in itertools.product(*(range(-(-n // side)) for n, side in zip(values.shape, chunk, strict=True))):
+        part = little[_box(position, chunk)]
+        beyond = [(0, side - n) for n, side in zip(part.shape, chunk, strict=True)]
+        full = np.pad(part, beyond, constant_values=fill_value)
+        stored = b"".join(with_checksum([encode_zstd(full, with_checksum=False)]))
+        write_bytes_atomic(path / "c" / "/".join(map(str, position)), stored)
+
+
+def _to_zarr_json(values: NDArray[Any], chunk: tuple[int, ...], axes: str, fill_value: float) -> dict[str, Any]:
+    is_float = np.issubdtype(values.dtype, np.floating)
+    return {
+        "zarr_format": 3,
+        "node_type": "array",
+        "shape": list(values.shape),
+        "data_type": values.dtype.name,
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": list(chunk)}},
+        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+        "fill_value": "NaN" if np.isnan(fill_value) else float(fill_value) if is_float else int(fill_value),
+        "dimension_names": list(axes),
+        "attributes": {},
+        "storage_transformers": [],
+        "codecs": [
+            {"name": "bytes", "configuration": {"endian": "little"}},
+            {"name": "zstd", "configuration": {"level": ZSTD_LEVEL, "checksum": False}},
+            CHECKSUM_CODEC,
+        ],
+    }
