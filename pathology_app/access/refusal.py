@@ -14,6 +14,7 @@ _PAGE = """<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>gemslide</title>
+<link rel="icon" href="data:,">
 <style>
 body {{ font: 16px/1.5 system-ui, sans-serif; margin: 4rem auto; max-width: 38rem; padding: 0 1rem; color: #31333f; }}
 a {{ color: #b0175b; }}

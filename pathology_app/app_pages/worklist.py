@@ -17,14 +17,14 @@ PAGE_PARAMETER = "page"
 
 _COLUMNS = {
     "thumbnail": st.column_config.ImageColumn("", width=150),
-    "slide": st.column_config.TextColumn("Slide", width="medium"),
-    "note": st.column_config.TextColumn("Note", width="large"),
+    "slide": st.column_config.TextColumn("Slide", width=150),
+    "note": st.column_config.TextColumn("Note", width=260),
     "size": st.column_config.TextColumn("Size"),
-    "mpp": st.column_config.NumberColumn("µm per pixel", format="%.4g", width="small"),
-    "levels": st.column_config.NumberColumn("Levels", width="small"),
-    "tissue_mm2": st.column_config.NumberColumn("Tissue mm²", format="%.1f", width="small"),
+    "mpp": st.column_config.NumberColumn("µm/px", format="%.4g", width=60),
+    "levels": st.column_config.NumberColumn("Levels", width=60),
+    "tissue_mm2": st.column_config.NumberColumn("Tissue mm²", format="%.1f", width=90),
     "models": st.column_config.ListColumn("Predictions of"),
-    "top_score": st.column_config.ProgressColumn("Highest hotspot score", format="%.2f", min_value=0.0, max_value=1.0),
+    "top_score": st.column_config.ProgressColumn("Highest hotspot", format="%.2f", min_value=0.0, max_value=1.0),
 }
 
 
@@ -53,7 +53,7 @@ def _show_pages(shown: Page, caption: str) -> None:
     if shown.pages == 1:
         st.caption(caption)
         return
-    left, previous, number, following = st.columns([6, 1, 1.2, 1], vertical_alignment="center")
+    left, number, previous, following = st.columns([6, 1.2, 1, 1], vertical_alignment="center")
     left.caption(caption)
     number.caption(f"Page {shown.number} of {shown.pages}")
     for place, label, to in ((previous, "Previous", shown.number - 1), (following, "Next", shown.number + 1)):
@@ -73,6 +73,7 @@ def _show_table(cache: SlideCache, shown: Page, open_slide: Callable[[str], None
         [row.as_dict() for row in rows],
         column_config=_COLUMNS if has_notes else {**_COLUMNS, "note": None},
         hide_index=True,
+        placeholder="",
         row_height=ROW_HEIGHT_PX,
         height=HEADER_HEIGHT_PX + ROW_HEIGHT_PX * min(max(1, len(rows)), MAX_ROWS_SHOWN),
         on_select="rerun",

@@ -1,0 +1,11 @@
+"""Slow and endless clients are ended, and nobody waits for them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.attacks.web_slow import attack
+
+
+def test_slow_clients_are_ended_while_tiles_keep_coming(tmp_path: Path) -> None:
+    assert attack(64, 1, tmp_path) == []
