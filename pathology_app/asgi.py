@@ -20,6 +20,7 @@ from pathology_app.access.tokens import Login
 from pathology_app.tiles.cache import current_cache
 from pathology_app.tiles.routes import viewer_routes
 
+SCRIPT = Path(__file__).resolve().with_name("main.py")
 NAMES_VARIABLE = "GEMSLIDE_NAMES"
 
 OPTIONS = {
@@ -50,10 +51,10 @@ def create_app(access: Access | None = None) -> ASGIApp:
     Raises:
         BadRecipeError: `GEMSLIDE_NAMES` holds what is no name.
     """
-    app = st.App(Path(__file__).with_name("main.py"), routes=viewer_routes(current_cache()))
+    app = st.App(SCRIPT, routes=viewer_routes(current_cache()))
     for name, value in OPTIONS.items():
         config.set_option(name, value)
-    return Guard(app, access or _access_by_environment())
+    return Guard(app, access or _access_by_environment(), SCRIPT)
 
 
 def _access_by_environment() -> Access:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from pathlib import Path
 from urllib.parse import parse_qsl, urlencode
 
 from starlette.datastructures import Headers
@@ -16,6 +17,7 @@ from starlette.requests import HTTPConnection
 from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from pathology_app.access.frames import without_script_path
 from pathology_app.access.headers import with_security_headers
 from pathology_app.access.names import Names, is_loopback
 from pathology_app.access.refusal import RefusedError, answer
@@ -53,8 +55,9 @@ class Access:
 class Guard:
     """Lets through what is meant for this app, and puts the security headers on every answer."""
 
-    def __init__(self, app: ASGIApp, access: Access) -> None:
-        self._app, self._access = app, access
+    def __init__(self, app: ASGIApp, access: Access, script: Path) -> None:
+        """Args: script: of Streamlit's app; its folder is told to nobody."""
+        self._app, self._access, self._script = app, access, script
         self._websockets = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -79,6 +82,8 @@ class Guard:
 
     async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
         is_websocket = scope["type"] == "websocket"
+        if is_websocket:
+            send = without_script_path(send, self._script)
         self._websockets += is_websocket
         try:
             await self._app(scope, receive, send)

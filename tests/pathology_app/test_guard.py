@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -29,7 +30,7 @@ class Terminal:
 
 def guard(*names: str, everybody_logs_in: bool = False, terminal: Terminal | None = None) -> Guard:
     login = (terminal or Terminal()).login
-    return Guard(served, Access(login, Names(parse_names(names)), everybody_logs_in))
+    return Guard(served, Access(login, Names(parse_names(names)), everybody_logs_in), Path("main.py"))
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:8501", "localhost:8501", "LocalHost:8501", "[::1]:8501"])
