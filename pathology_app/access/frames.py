@@ -25,4 +25,5 @@ def _renamed(data: bytes, script: Path) -> bytes:
     forward = ForwardMsg.FromString(data)
     if forward.WhichOneof("type") == "new_session":
         forward.new_session.main_script_path = script.name
-    return forward.SerializeToString()
+    renamed: bytes = forward.SerializeToString()
+    return renamed

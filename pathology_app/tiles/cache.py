@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from pipeline.errors import GemslideError, UnreadableError
 from pipeline.inference.hotspots import Hotspot, read_hotspots
-from pipeline.project import SLIDE_ID_PATTERN, Project, slide_id_of
+from pipeline.project import Project, slide_id_of
 from pipeline.store.labels import read_tissue
 from pipeline.store.layout import PREDICTIONS
 from pipeline.store.overlays import Predictions, list_predictions, read_predictions
 from pipeline.store.reader import StoreReader
+from training.foundation.names import ALLOWED, is_name
 
 PROJECT_VARIABLE = "GEMSLIDE_PROJECT"
 MAX_OPEN_SLIDES = 64
@@ -88,7 +88,7 @@ class SlideCache:
         return self._summary(*_stamped(self._store_path(slide_id), what=f"slide {slide_id!r}"))
 
     def model_ids(self, slide_id: str) -> list[str]:
-        """Models with predictions for a slide, in name order, also under names that cannot be opened.
+        """Models with predictions for a slide, in name order; folders that no model can have written are left out.
 
         Raises:
             BadLinkError: not the name of a slide.
@@ -119,12 +119,7 @@ class SlideCache:
         folder = self.project.result_dir(slide_id, model_id)
         if not os.path.lexists(folder / "hotspots.json"):
             return None
-        try:
-            return read_hotspots(self.project.root, slide_id, model_id)
-        except ValueError as error:
-            raise UnreadableError(
-                f"{folder}: hotspots.json is damaged ({error}). Run `gemslide infer` again."
-            ) from error
+        return read_hotspots(self.project.root, slide_id, model_id)
 
     def _store_path(self, slide_id: str) -> Path:
         return self.project.store_path(_checked(slide_id, what="slide"))
@@ -142,11 +137,9 @@ def current_cache() -> SlideCache:
 
 
 def _checked(name: str, *, what: str) -> str:
-    if re.fullmatch(SLIDE_ID_PATTERN, name) and not name.startswith("."):
+    if is_name(name):
         return name
-    raise BadLinkError(
-        f"{what} {name!r}: not a name. Allowed are 1 to 64 letters, digits, dots, underscores and hyphens."
-    )
+    raise BadLinkError(f"{what} {name!r}: not a name. Allowed are {ALLOWED}.")
 
 
 def _stamped(group: Path, *, what: str) -> tuple[Path, str]:

@@ -94,7 +94,7 @@ def test_hostile_names_are_shown_as_text_and_no_folder_is_named(
         ("?slide=bad-version", f"contract version {hostile}"),
         ("", "63 of 63 slides"),
         (f"?slide={quote(hostile)}", f"slide '{hostile}': not a name."),
-        (f"?slide={SLIDE_ID}&model={quote('![a model](x)')}", "model '![a model](x)': not a name."),
+        (f"?slide={SLIDE_ID}&model={quote('![a model](x)')}", "No predictions of model '![a model](x)'"),
         (f"?slide={SLIDE_ID}&model={quote(hostile)}", f"No predictions of model '{hostile}'"),
     ):
         page.goto(f"{hostile_app.url}/{link}")
