@@ -8,7 +8,6 @@ that the attack is; the app's own stand in `pathology_app/access/timeouts.py`.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import os
@@ -21,6 +20,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from pathology_app.viewer.bundle import bundle_path
+from tests.attacks.attack import Result, main
 from tests.pathology_app.small_project import SLIDE_ID, make_project
 from tests.pathology_app.started_app import WITH_TIMEOUTS, StartedApp, started_app
 
@@ -95,37 +95,35 @@ CLIENTS: tuple[Slow, ...] = (
 )  # fmt: skip
 
 
-def attack(times: int, seed: int, folder: Path) -> list[str]:
-    """Let `times` slow clients come at once.
-
-    Returns:
-        what was not as promised.
-    """
-    root = folder / "project"
-    root.mkdir()
-    make_project(root)
+def attack(times: int, seed: int) -> Result:
+    """Let `times` slow clients come at once."""
+    result, rng = Result("slow clients of the web app", times), random.Random(seed)
+    clients = [*CLIENTS, *rng.choices(CLIENTS, k=max(0, times - len(CLIENTS)))][:times]
     limits = [str(limit) for limit in (HEADERS_S, ANSWER_S, IDLE_S)]
-    command = [sys.executable, "-c", WITH_TIMEOUTS, root, *limits]
-    with started_app(root, folder / "server.log", command=command) as app:
-        return asyncio.run(_attack(app, times, random.Random(seed)))
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder) / "project"
+        root.mkdir()
+        make_project(root)
+        command = [sys.executable, "-c", WITH_TIMEOUTS, root, *limits]
+        with started_app(root, Path(folder) / "server.log", command=command) as app:
+            asyncio.run(_attack(app, clients, result))
+    return result
 
 
-async def _attack(app: StartedApp, times: int, rng: random.Random) -> list[str]:
+async def _attack(app: StartedApp, clients: list[Slow], result: Result) -> None:
     await _tile(app)  # from here on the server is up, with its own sockets
     await asyncio.sleep(BYTE_S)
     before = _sockets(app)
-    clients = [*CLIENTS, *rng.choices(CLIENTS, k=max(0, times - len(CLIENTS)))][:times]
     tile_seconds: list[float] = []
     watching = asyncio.create_task(_watch_tiles(app, tile_seconds))
-    findings = [found for found in await asyncio.gather(*(_one(app, client) for client in clients)) if found]
+    ended = await asyncio.gather(*(_one(app, client) for client in clients))
     watching.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await watching
-    if max(tile_seconds) > 1:
-        findings.append(f"a tile took {max(tile_seconds):.1f} s")
-    if await _until_closed(app, before):
-        findings.append(f"{_sockets(app) - before} connections stayed open")
-    return findings
+    result.findings += [finding for finding in ended if finding]
+    result.check(max(tile_seconds) < 1, f"a tile took {max(tile_seconds):.1f} s")
+    stayed = await _until_closed(app, before)
+    result.check(not stayed, f"{_sockets(app) - before} connections stayed open")
 
 
 async def _one(app: StartedApp, client: Slow) -> str | None:
@@ -194,18 +192,5 @@ async def _until_closed(app: StartedApp, wanted: int) -> bool:
     return _sockets(app) > wanted
 
 
-def main() -> int:
-    """Run the attack; 1 on any finding."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--times", type=int, default=200)
-    parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        findings = attack(options.times, options.seed, Path(folder))
-    sys.stdout.write("".join(f"{finding}\n" for finding in findings))
-    sys.stdout.write(f"web_slow: {options.times} slow clients, {len(findings)} not as promised\n")
-    return 1 if findings else 0
-
-
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main(attack, times=200)
