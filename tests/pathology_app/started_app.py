@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 GEMSLIDE = Path(sys.executable).with_name("gemslide")
-_LINK = re.compile(r"http://(\S+):(\d+)\S*")
+_LINK = re.compile(r"http://([^\s/]+):(\d+)")
 
 WITH_TIMEOUTS = (
     "import sys; from pathlib import Path; from pathology_app.access.timeouts import Timeouts; "
@@ -53,7 +53,7 @@ def started_app(
 
     Args:
         log: file for what it writes on stderr.
-        command: in place of `gemslide app --project PROJECT --port 0`; must print the same first line.
+        command: in place of `gemslide app --project PROJECT --port 0`; must print a link, too.
     """
     command = command or [GEMSLIDE, "app", "--project", project, "--port", "0"]
     with (
@@ -68,9 +68,9 @@ def started_app(
     ):
         try:
             assert process.stdout
-            announcement = process.stdout.readline()
-            match = _LINK.search(announcement)
-            assert match, f"the app did not say where it is: {announcement!r}\n{log.read_text()}"
+            said = iter(process.stdout.readline, "")
+            match = next((found for line in said if (found := _LINK.search(line))), None)
+            assert match, f"the app did not say where it is\n{log.read_text()}"
             yield StartedApp(match[0], match[1], int(match[2]), process, log)
         finally:
             process.terminate()
