@@ -13,6 +13,11 @@ from typing import Any, ClassVar
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+MAX_WAITING = 100
+"""Connections whose headers are not there yet. With more, the oldest are ended: a flood of them keeps nobody out."""
+GRACE_S = 1.0
+"""Before that, a connection may just not have been read."""
+
 
 @dataclass(frozen=True)
 class Timeouts:
@@ -30,11 +35,12 @@ class TimedProtocol(H11Protocol):
     """uvicorn's protocol on h11 (which limits the size of headers, too), with the timeouts kept."""
 
     timeouts: ClassVar[Timeouts] = Timeouts()
+    waiting: ClassVar[dict[TimedProtocol, float]] = {}
+    """Those that wait for headers, oldest first, and since when."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._deadline: asyncio.TimerHandle | None = None
-        self._is_reading_headers = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -42,12 +48,11 @@ class TimedProtocol(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         is_between_requests = self.cycle is None or self.cycle.response_complete
-        if is_between_requests and not self._is_reading_headers:
+        if is_between_requests and self not in self.waiting:
             self._expect_headers()
         cycle = self.cycle
         super().data_received(data)
         if self.cycle is not cycle:
-            self._is_reading_headers = False
             self._end_in(self.timeouts.answer_s)
 
     def on_response_complete(self) -> None:
@@ -65,8 +70,13 @@ class TimedProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def _expect_headers(self) -> None:
-        self._is_reading_headers = True
+        now_s = self.loop.time()
         self._end_in(self.timeouts.headers_s)
+        self.waiting[self] = now_s
+        for oldest, since_s in list(self.waiting.items())[:-MAX_WAITING]:
+            if now_s - since_s > GRACE_S:
+                del self.waiting[oldest]
+                oldest.transport.abort()
 
     def _end_in(self, seconds: float) -> None:
         self._cancel()
@@ -74,6 +84,7 @@ class TimedProtocol(H11Protocol):
         self._deadline = self.loop.call_later(seconds, self.transport.abort)
 
     def _cancel(self) -> None:
+        self.waiting.pop(self, None)
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
@@ -81,4 +92,4 @@ class TimedProtocol(H11Protocol):
 
 def protocol_with(timeouts: Timeouts) -> type[asyncio.Protocol]:
     """A protocol class for uvicorn's `Config(http=…)`, which makes the instances itself."""
-    return type("TimedProtocol", (TimedProtocol,), {"timeouts": timeouts})
+    return type("TimedProtocol", (TimedProtocol,), {"timeouts": timeouts, "waiting": {}})

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
 import random
 import socket
@@ -27,6 +28,8 @@ from tests.pathology_app.started_app import WITH_TIMEOUTS, StartedApp, started_a
 HEADERS_S, ANSWER_S, IDLE_S = 1.0, 2.0, 1.0
 PATIENCE_S = 2.0
 """Beyond the timeouts, on a machine that does other things, too."""
+PROMPT_S = 1.8
+"""What a tile may take meanwhile, on a machine that is busy with other tests."""
 BYTE_S = 0.05
 """Between two bytes of a slow client."""
 
@@ -121,7 +124,7 @@ async def _attack(app: StartedApp, clients: list[Slow], result: Result) -> None:
     with contextlib.suppress(asyncio.CancelledError):
         await watching
     result.findings += [finding for finding in ended if finding]
-    result.check(max(tile_seconds) < 1, f"a tile took {max(tile_seconds):.1f} s")
+    result.check(max(tile_seconds) < PROMPT_S, f"a tile took {max(tile_seconds):.1f} s")
     stayed = await _until_closed(app, before)
     result.check(not stayed, f"{_sockets(app) - before} connections stayed open")
 
@@ -156,7 +159,7 @@ async def _connect(app: StartedApp) -> tuple[asyncio.StreamReader, asyncio.Strea
 
 
 async def _tile(app: StartedApp) -> float:
-    """Seconds that a tile took on a connection of its own."""
+    """Seconds that a tile took on a connection of its own; infinite where none came."""
     start = time.perf_counter()
     reader, writer = await asyncio.open_connection(app.name, app.port)
     writer.write(
@@ -164,8 +167,7 @@ async def _tile(app: StartedApp) -> float:
     )
     answer = await reader.read()
     writer.close()
-    assert answer.startswith(b"HTTP/1.1 200"), answer[:100]
-    return time.perf_counter() - start
+    return time.perf_counter() - start if answer.startswith(b"HTTP/1.1 200") else math.inf
 
 
 async def _watch_tiles(app: StartedApp, seconds: list[float]) -> None:
