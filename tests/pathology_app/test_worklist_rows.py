@@ -128,3 +128,10 @@ def test_a_page_of_many_slides_reads_that_page_only(project: Project, tmp_path: 
     assert not any(row.note for row in rows)
     assert len(os.listdir("/proc/self/fd")) == opened
     assert "has no zarr.json" in read_row(cache, slide_ids[-1]).note
+
+
+def test_a_folder_that_is_a_link_to_itself_hides_no_slide(copied: SlideCache) -> None:
+    loop = copied.project.store_path("S-000")
+    loop.symlink_to(loop)
+
+    assert find_slides(copied, "", only_predicted=False) == ([SLIDE_ID], 1)
