@@ -10,11 +10,9 @@ Links carry `?v=` with the version of what they show, so browsers may keep the a
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TypeVar, TypeVarTuple, Unpack
 
 import anyio
 from starlette.requests import Request
@@ -22,7 +20,7 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from pathology_app.text import READ_ERRORS, message_of
-from pathology_app.tiles.cache import BadLinkError, SlideCache, UnknownNameError
+from pathology_app.tiles.cache import BadLinkError, OpenSlide, SlideCache, UnknownNameError
 from pathology_app.tiles.overlay_png import overlay_png
 from pathology_app.viewer.bundle import bundle_path
 from pipeline.errors import GemslideError, UnreadableError
@@ -34,10 +32,9 @@ MAX_RENDERS = 8
 
 CACHE_CONTROL = "private, max-age=31536000, immutable"
 
-Names = TypeVarTuple("Names")
-Result = TypeVar("Result")
 Handler = Callable[[Request], Awaitable[Response]]
-Render = Callable[[], bytes]
+Found = tuple[str, Callable[[], bytes]]
+"""What is shown: a word that changes with it, and how to make it."""
 
 
 class NoSuchTileError(GemslideError):
@@ -47,7 +44,10 @@ class NoSuchTileError(GemslideError):
 
 
 class TileServer:
-    """Handlers over one project's slides."""
+    """Handlers over one project's slides.
+
+    Everything that reads a file runs in threads: a slow disk must not hold up other requests.
+    """
 
     def __init__(self, cache: SlideCache) -> None:
         self._cache = cache
@@ -55,42 +55,58 @@ class TileServer:
 
     async def tile(self, request: Request) -> Response:
         level, col, row = _numbers(request, r"(\d{1,9})/(\d{1,9})_(\d{1,9})\.jpg", "{level}/{col}_{row}")
-        slide = await self._in_thread(self._cache.slide, request.path_params["slide_id"])
+        slide_id = request.path_params["slide_id"]
 
-        def render() -> bytes:
-            try:
-                return render_chunk_jpeg(slide.reader, level, row, col)
-            except IndexError as error:
-                raise NoSuchTileError(f"slide {slide.reader.slide_id}: {error}") from error
+        def find() -> Found:
+            slide = self._cache.slide(slide_id)
+            return f"{slide.version}-{level}-{col}-{row}", lambda: _tile(slide, level, row, col)
 
-        return await self._answer(request, f"{slide.version}-{level}-{col}-{row}", render, "image/jpeg")
+        return await self._answer(request, find, "image/jpeg")
 
     async def thumbnail(self, request: Request) -> Response:
         (slide_id,) = _match(request, r"(.+)\.jpg", "{slide_id}.jpg")
-        slide = await self._in_thread(self._cache.slide, slide_id)
-        render = functools.partial(render_thumbnail_jpeg, slide.reader, THUMBNAIL_PX)
-        return await self._answer(request, f"{slide.version}-thumbnail", render, "image/jpeg")
+
+        def find() -> Found:
+            slide = self._cache.slide(slide_id)
+            return f"{slide.version}-thumbnail", lambda: render_thumbnail_jpeg(slide.reader, THUMBNAIL_PX)
+
+        return await self._answer(request, find, "image/jpeg")
 
     async def overlay(self, request: Request) -> Response:
         (class_index,) = _numbers(request, r"(\d{1,9})\.png", "{class_index}.png")
-        names = request.path_params["slide_id"], request.path_params["model_id"]
-        opened = await self._in_thread(self._cache.predictions, *names)
-        class_names = opened.predictions.class_names
-        if class_index >= len(class_names):
-            raise NoSuchTileError(f"class {class_index}: the model has classes 0 to {len(class_names) - 1}")
-        render = functools.partial(overlay_png, opened.predictions.probabilities_cyx[class_index])
-        return await self._answer(request, f"{opened.version}-{class_index}", render, "image/png")
+        slide_id, model_id = request.path_params["slide_id"], request.path_params["model_id"]
 
-    async def _answer(self, request: Request, identity: str, render: Render, media_type: str) -> Response:
-        headers = {"Cache-Control": CACHE_CONTROL, "ETag": f'"{identity}"'}
-        if headers["ETag"] in request.headers.get("if-none-match", ""):
+        def find() -> Found:
+            opened = self._cache.predictions(slide_id, model_id)
+            class_names = opened.predictions.class_names
+            if class_index >= len(class_names):
+                raise NoSuchTileError(f"class {class_index}: the model has classes 0 to {len(class_names) - 1}")
+            return f"{opened.version}-{class_index}", lambda: overlay_png(
+                opened.predictions.probabilities_cyx[class_index]
+            )
+
+        return await self._answer(request, find, "image/png")
+
+    async def _answer(self, request: Request, find: Callable[[], Found], media_type: str) -> Response:
+        known = request.headers.get("if-none-match", "")
+
+        def read() -> tuple[str, bytes | None]:
+            identity, render = find()
+            tag = f'"{identity}"'
+            return tag, None if tag in known else render()
+
+        tag, content = await anyio.to_thread.run_sync(read, limiter=self._limiter)
+        headers = {"Cache-Control": CACHE_CONTROL, "ETag": tag}
+        if content is None:
             return Response(status_code=304, headers=headers)
-        content = await self._in_thread(render)
         return Response(content, media_type=media_type, headers=headers)
 
-    async def _in_thread(self, call: Callable[[Unpack[Names]], Result], *args: *Names) -> Result:
-        """Whatever reads files: a slow disk must not hold up the other requests."""
-        return await anyio.to_thread.run_sync(call, *args, limiter=self._limiter)
+
+def _tile(slide: OpenSlide, level: int, row: int, col: int) -> bytes:
+    try:
+        return render_chunk_jpeg(slide.reader, level, row, col)
+    except IndexError as error:
+        raise NoSuchTileError(f"slide {slide.reader.slide_id}: {error}") from error
 
 
 async def viewer_bundle(request: Request) -> Response:
