@@ -1,25 +1,39 @@
-"""The web app: Streamlit's pages and the tile routes, one process, one port.
+"""The web app: Streamlit's pages and the tile routes behind one guard, one process, one port.
 
-Behind a server of your own: `GEMSLIDE_PROJECT=DIR uvicorn --factory pathology_app.asgi:create_app`.
+Behind a server of your own: `GEMSLIDE_PROJECT=DIR uvicorn --factory pathology_app.asgi:create_app`, and behind a
+reverse proxy with `GEMSLIDE_NAMES=slides.example.org`: names that callers may use, separated by commas.
 """
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import streamlit as st
+import typer
+from starlette.types import ASGIApp
 from streamlit import config
 
+from pathology_app.access.guard import Access, Guard
+from pathology_app.access.names import Names, parse_names
+from pathology_app.access.tokens import Login
 from pathology_app.tiles.cache import current_cache
 from pathology_app.tiles.routes import viewer_routes
+
+SCRIPT = Path(__file__).resolve().with_name("main.py")
+NAMES_VARIABLE = "GEMSLIDE_NAMES"
 
 OPTIONS = {
     "browser.gatherUsageStats": False,
     "server.headless": True,
     "server.fileWatcherType": "none",
+    "server.enableStaticServing": False,
+    "server.enableAgentApi": False,
+    "server.scriptHealthCheckEnabled": False,
+    "server.maxWidgetStateSize": 1,
     "runner.magicEnabled": False,
     "client.toolbarMode": "viewer",
-    "client.showErrorDetails": "type",
+    "client.showErrorDetails": "none",
     "logger.level": "warning",
     "theme.base": "light",
     "theme.primaryColor": "#b0175b",
@@ -27,15 +41,26 @@ OPTIONS = {
 """How Streamlit runs here. Its variables in the environment count only under `streamlit run`."""
 
 
-def create_app(server_name: str | None = None) -> st.App:
+def create_app(access: Access | None = None) -> ASGIApp:
     """The ASGI app over the project that the environment names.
 
     Args:
-        server_name: name of this computer in the links of others, if they may use the app.
+        access: who may come in. None is for a server of your own: callers from this computer's loopback, under a
+            loopback name; others under the names in `GEMSLIDE_NAMES`, after logging in.
+
+    Raises:
+        BadRecipeError: `GEMSLIDE_NAMES` holds what is no name.
     """
-    app = st.App(Path(__file__).with_name("main.py"), routes=viewer_routes(current_cache()))
+    app = st.App(SCRIPT, routes=viewer_routes(current_cache()))
     for name, value in OPTIONS.items():
         config.set_option(name, value)
-    if server_name:
-        config.set_option("browser.serverAddress", server_name)
-    return app
+    return Guard(app, access or _access_by_environment(), SCRIPT)
+
+
+def _access_by_environment() -> Access:
+    names = parse_names(name for name in os.environ.get(NAMES_VARIABLE, "").split(",") if name.strip())
+
+    def announce(token: str) -> None:
+        typer.echo(f"To let one more browser in, open /?token={token} under this app's address, once.", err=True)
+
+    return Access(Login(announce), Names(names))

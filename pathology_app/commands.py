@@ -23,14 +23,24 @@ def app(
     ] = None,
     host: Annotated[
         str | None,
-        typer.Option(help="Address to listen on [default: 127.0.0.1]. There is no login: 0.0.0.0 is for all to see."),
+        typer.Option(
+            help="Address to listen on [default: 127.0.0.1]. On any other than this computer's own (127.0.0.1, "
+            "localhost, ::1), browsers log in with a link that is printed and good once."
+        ),
+    ] = None,
+    name: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Name, or name:port, under which browsers may call the app, beside the address it listens on; "
+            "behind a reverse proxy or a tunnel. Repeatable."
+        ),
     ] = None,
 ) -> None:
     """Show the project's slides and predictions in a web browser. Research use only."""
     with _plain_errors(extra="app"):
         from pathology_app.server import serve
 
-        serve(project, host=host, port=port)
+        serve(project, host=host, port=port, names=name or ())
 
 
 def view(

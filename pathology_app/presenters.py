@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from pathology_app.text import as_text
 from pathology_app.tiles.cache import OpenPredictions, OpenSlide
 from pipeline.inference.hotspots import Hotspot
 from pipeline.store.reader import StoreReader
@@ -16,70 +16,20 @@ HOTSPOT_VIEW_UM = 800.0
 MIN_HOTSPOT_VIEW_CELLS = 5
 
 
-@dataclass(frozen=True)
-class WorklistRow:
-    """One slide of the worklist."""
-
-    slide_id: str
-    thumbnail_url: str
-    size: str
-    mpp: float
-    levels: int
-    tissue_mm2: float | None
-    models: tuple[str, ...]
-    top_score: float | None
-
-    def as_dict(self) -> dict[str, Any]:
-        return {
-            "thumbnail": self.thumbnail_url,
-            "slide": self.slide_id,
-            "size": self.size,
-            "mpp": self.mpp,
-            "levels": self.levels,
-            "tissue_mm2": self.tissue_mm2,
-            "models": list(self.models),
-            "top_score": self.top_score,
-        }
-
-
-def worklist_row(
-    slide: OpenSlide, *, tissue_mm2: float | None, models: Sequence[str], hotspots: Iterable[Hotspot]
-) -> WorklistRow:
-    """A slide as one row; `hotspots` of all its models."""
-    reader = slide.reader
-    return WorklistRow(
-        slide_id=reader.slide_id,
-        thumbnail_url=f"/thumbnails/{reader.slide_id}.jpg?v={slide.version}",
-        size=size_text(reader),
-        mpp=reader.mpp0,
-        levels=len(reader.levels),
-        tissue_mm2=tissue_mm2,
-        models=tuple(models),
-        top_score=max((hotspot["score"] for hotspot in hotspots), default=None),
-    )
-
-
-def matching(rows: Iterable[WorklistRow], text: str, *, only_predicted: bool) -> list[WorklistRow]:
-    """Rows whose slide or model names contain every word of `text`, whatever the case."""
-    words = text.casefold().split()
-    return [
-        row
-        for row in rows
-        if all(word in " ".join((row.slide_id, *row.models)).casefold() for word in words)
-        and (row.models or not only_predicted)
-    ]
-
-
-def size_text(reader: StoreReader) -> str:
+def size_text(size_wh_px0: tuple[int, int], mpp0: float) -> str:
     """Size in pixels and on the glass: "46000 × 32914 px (11.5 × 8.2 mm)"."""
-    finest = reader.levels[0]
-    width_mm, height_mm = (side_px * reader.mpp0 / 1000 for side_px in (finest.width_px, finest.height_px))
-    return f"{finest.width_px} × {finest.height_px} px ({width_mm:.1f} × {height_mm:.1f} mm)"
+    width_px0, height_px0 = size_wh_px0
+    width_mm, height_mm = (side_px0 * mpp0 / 1000 for side_px0 in size_wh_px0)
+    return f"{width_px0} × {height_px0} px ({width_mm:.1f} × {height_mm:.1f} mm)"
 
 
 def facts_text(reader: StoreReader) -> str:
     """What to know about a slide, in one line."""
-    facts = [size_text(reader), f"{reader.mpp0:.4g} µm per pixel", f"{len(reader.levels)} levels"]
+    facts = [
+        size_text(reader.size_wh_px0, reader.mpp0),
+        f"{reader.mpp0:.4g} µm per pixel",
+        f"{len(reader.levels)} levels",
+    ]
     if reader.icc:
         facts.append("colours converted to sRGB with the scanner's ICC profile")
     return " · ".join(facts)
@@ -117,7 +67,7 @@ def overlay_data(slide_id: str, opened: OpenPredictions, class_index: int) -> di
     predictions = opened.predictions
     return {
         "url": f"/overlays/{slide_id}/{predictions.model_id}/{class_index}.png?v={opened.version}",
-        "label": f"P({predictions.class_names[class_index]})",
+        "label": f"P({as_text(predictions.class_names[class_index])})",
         "stride_px0": predictions.stride_px0,
     }
 
@@ -131,7 +81,7 @@ def hotspot_data(hotspots: Iterable[Hotspot], *, stride_px0: float, mpp0: float)
             "y_px0": hotspot["y_px0"],
             "radius_px0": stride_px0 * math.sqrt(0.5),
             "side_px0": side_px0,
-            "label": f"{hotspot['class']} {hotspot['score']:.2f}",
+            "label": f"{as_text(hotspot['class'])} {hotspot['score']:.2f}",
         }
         for hotspot in hotspots
     ]
@@ -144,7 +94,7 @@ def hotspot_rows(hotspots: Iterable[Hotspot], mpp0: float) -> list[dict[str, Any
             "#": number,
             "score": hotspot["score"],
             "area_mm2": hotspot["area_um2"] / 1e6,
-            "class": hotspot["class"],
+            "class": as_text(hotspot["class"]),
             "x_mm": hotspot["x_px0"] * mpp0 / 1000,
             "y_mm": hotspot["y_px0"] * mpp0 / 1000,
         }
@@ -154,7 +104,7 @@ def hotspot_rows(hotspots: Iterable[Hotspot], mpp0: float) -> list[dict[str, Any
 
 def probability_text(probabilities: Mapping[str, float] | None, class_name: str) -> str:
     """What the model says about a point: "P(tumour) = 0.93"."""
-    return "not predicted" if probabilities is None else f"P({class_name}) = {probabilities[class_name]:.2f}"
+    return "not predicted" if probabilities is None else f"P({as_text(class_name)}) = {probabilities[class_name]:.2f}"
 
 
 def place_text(xy_px0: tuple[int, int], mpp0: float) -> str:

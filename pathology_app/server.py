@@ -5,11 +5,16 @@ from __future__ import annotations
 import ipaddress
 import os
 import socket
+from collections.abc import Sequence
 from pathlib import Path
 
 import typer
 import uvicorn
 
+from pathology_app.access.guard import Access
+from pathology_app.access.names import Names, bracketed, is_loopback, parse_names
+from pathology_app.access.timeouts import Timeouts, protocol_with
+from pathology_app.access.tokens import Login
 from pathology_app.asgi import create_app
 from pathology_app.tiles.cache import PROJECT_VARIABLE
 from pipeline.config import load_settings
@@ -23,34 +28,79 @@ class CannotListenError(GemslideError):
     code = "cannot_listen"
 
 
-def serve(project: Path, *, host: str | None, port: int | None) -> None:
+MAX_CONNECTIONS = 400
+"""More get 503: many systems allow 1024 open files, and the open slides need some of them."""
+MAX_MESSAGE_BYTES = 2**20
+"""Of what a browser tells Streamlit: which widgets stand how."""
+
+
+def serve(
+    project: Path,
+    *,
+    host: str | None,
+    port: int | None,
+    names: Sequence[str] = (),
+    timeouts: Timeouts | None = None,
+) -> None:
     """Serve one project until interrupted.
 
     Args:
-        host, port: None takes what `gemslide.toml` says (127.0.0.1, 8501), and another port when that one is
-            taken; port 0 takes any free one.
+        host: None takes what `gemslide.toml` says (a loopback address; 127.0.0.1). On any other address everybody
+            has to log in with a link that stands on the terminal.
+        port: None takes what `gemslide.toml` says (8501), and another port when that one is taken; 0 takes any free
+            one.
+        names: under which the app may be called, beside the address it listens on.
+
+    Raises:
+        BadRecipeError: `gemslide.toml` or a name does not hold together.
+        CannotListenError: the address is not this computer's, or the port is taken.
     """
     settings = load_settings(Project(project).settings_path).app
+    given = Names(parse_names(names))
     os.environ[PROJECT_VARIABLE] = str(project.resolve())
     ports = [settings.port, 0] if port is None else [port]
     listening = listen(host or settings.host, ports)
-    address, number = listening.getsockname()[:2]
-    name = server_name(address)
-    shown = f"[{address}]" if listening.family == socket.AF_INET6 else name or address
-    typer.echo(f"gemslide shows {project.resolve()} at http://{shown}:{number} (Ctrl+C ends it)")
-    config = uvicorn.Config(create_app(name), log_level="warning", access_log=False, timeout_graceful_shutdown=2)
+    app = create_app(_access(project, listening, given))
+    timeouts = timeouts or Timeouts()
+    config = uvicorn.Config(
+        app,
+        http=protocol_with(timeouts),
+        ws_max_size=MAX_MESSAGE_BYTES,
+        limit_concurrency=MAX_CONNECTIONS,
+        timeout_keep_alive=timeouts.idle_s,
+        timeout_graceful_shutdown=2,
+        server_header=False,
+        log_level="warning",
+        access_log=False,
+    )
     uvicorn.Server(config).run(sockets=[listening])
 
 
-def server_name(listening_on: str) -> str | None:
-    """The name under which other computers may call this one; None when none can.
+def _access(project: Path, listening: socket.socket, given: Names) -> Access:
+    """Who may come in through a socket; says on the terminal where the app is."""
+    address, number = listening.getsockname()[:2]
+    everybody_logs_in = not is_loopback(address) or given.are_public
+    names = given
+    if ipaddress.ip_address(address).is_unspecified:
+        names = Names((*given.given, *parse_names([socket.gethostname()])))
+    link = f"http://{shown_name(address, number, names)}"
 
-    Streamlit takes sessions from the names it knows only, and would ask a host on the internet for others.
-    """
-    address = ipaddress.ip_address(listening_on)
-    if address.is_loopback:
-        return None
-    return socket.gethostname() if address.is_unspecified else listening_on
+    def announce(token: str) -> None:
+        typer.echo(f"To let one more browser in, open this link once: {link}/?token={token}")
+
+    typer.echo(f"gemslide shows {project.resolve()} at {link} (Ctrl+C ends it)")
+    access = Access(Login(announce), names, everybody_logs_in)
+    if everybody_logs_in:
+        access.login.offer()
+    return access
+
+
+def shown_name(address: str, port: int, names: Names) -> str:
+    """What to type into a browser; a name before an address that means all of them."""
+    is_unspecified = ipaddress.ip_address(address).is_unspecified
+    name = names.given[0] if names.given and (is_unspecified or names.are_public) else bracketed(address)
+    has_port = ":" in name.rpartition("]")[2]
+    return name if has_port else f"{name}:{port}"
 
 
 def listen(host: str, ports: list[int]) -> socket.socket:

@@ -6,6 +6,7 @@ Unknown keys are errors, so that a misspelt key never silently means the default
 from __future__ import annotations
 
 import difflib
+import ipaddress
 import tomllib
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
@@ -168,7 +169,22 @@ class AppConfig(Section):
     """`[app]`"""
 
     host: str = "127.0.0.1"
+    """A loopback address: a project that somebody sent must not open this computer to others."""
     port: int = Field(8501, ge=0, le=65535)
+
+    @field_validator("host")
+    @classmethod
+    def only_this_computer(cls, host: str) -> str:
+        try:
+            is_loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
+        except ValueError:
+            is_loopback = False
+        if not is_loopback:
+            raise ValueError(
+                "a project can only name an address of this computer alone (127.0.0.1, ::1, localhost); "
+                "to listen on another, start the app with `gemslide app --host ADDRESS`"
+            )
+        return host
 
 
 class Settings(Section):

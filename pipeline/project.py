@@ -106,7 +106,7 @@ class Project:
         if not self.slides_dir.is_dir():
             return
         for entry in os.scandir(self.slides_dir):
-            if entry.name.endswith(STORE_SUFFIX) and entry.name[0] != "." and entry.is_dir():
+            if entry.name.endswith(STORE_SUFFIX) and entry.name[0] != "." and os.path.isdir(entry.path):
                 yield self.slides_dir / entry.name
 
     def recover(self) -> list[str]:
@@ -130,4 +130,4 @@ def open_project(root: Path) -> Project:
 def _folders_in(folder: Path) -> list[Path]:
     if not folder.is_dir():
         return []
-    return [folder / entry.name for entry in os.scandir(folder) if entry.is_dir() and entry.name[0] != "."]
+    return [folder / entry.name for entry in os.scandir(folder) if os.path.isdir(entry.path) and entry.name[0] != "."]

@@ -8,10 +8,12 @@ import streamlit as st
 
 from pathology_app import presenters
 from pathology_app.session import SlideSession, slide_session
+from pathology_app.text import READ_ERRORS, as_markdown, as_text, message_of
 from pathology_app.tiles.cache import OpenPredictions, OpenSlide, SlideCache, current_cache
 from pathology_app.viewer.component import slide_viewer
-from pipeline.errors import GemslideError
 from pipeline.inference.hotspots import Hotspot
+
+Place = st.delta_generator.DeltaGenerator
 
 VIEWER_KEY = "viewer"
 HOTSPOTS_KEY = "hotspots"
@@ -33,7 +35,8 @@ class Selection:
     slide: OpenSlide
     opened: OpenPredictions | None
     class_index: int
-    hotspots: list[Hotspot]
+    hotspots: list[Hotspot] | None
+    """None where they are not known: no list was made, or it cannot be read."""
 
     @property
     def class_name(self) -> str | None:
@@ -47,68 +50,82 @@ class Selection:
 def page(worklist: st.Page) -> None:
     """Draw the page of the slide named in the link."""
     cache = current_cache()
-    slide_id = st.query_params.get("slide")
-    if not slide_id:
-        st.info("Choose a slide in the worklist.")
-        _back_button(worklist)
-        return
-    try:
-        selection = _choose(cache, slide_id, worklist)
-    except GemslideError as error:
-        st.error(str(error))
-        _back_button(worklist)
-        return
-    model_id = selection.opened.predictions.model_id if selection.opened else None
-    _view(selection, slide_session(slide_id, model_id))
-
-
-def _back_button(worklist: st.Page) -> None:
-    """Leave for the worklist; the link then names no slide any more."""
-    if st.button("Worklist", icon=":material/arrow_back:", type="tertiary"):
-        st.query_params.clear()
-        st.switch_page(worklist)
-
-
-def _choose(cache: SlideCache, slide_id: str, worklist: st.Page) -> Selection:
-    """Open the slide and draw the row in which model and class are chosen."""
-    slide = cache.slide(slide_id)
-    model_ids = cache.model_ids(slide_id)
     back, title, model_place, class_place = st.columns([1.2, 4, 2, 2], vertical_alignment="center")
     with back:
         _back_button(worklist)
-    title.markdown(f"#### {slide.reader.slide_id}\n{presenters.facts_text(slide.reader)}")
-    if not model_ids:
+    slide_id = st.query_params.get("slide")
+    if not slide_id:
+        st.info("Choose a slide in the worklist.")
+        return
+    try:
+        slide = cache.slide(slide_id)
+        model_ids = cache.model_ids(slide_id)
+    except READ_ERRORS as error:
+        _say(error, cache)
+        return
+    facts = as_markdown(presenters.facts_text(slide.reader))
+    title.markdown(f"#### {as_markdown(slide.reader.slide_id)}\n{facts}")
+    if model_ids:
+        selection = _choose(cache, slide, model_ids, model_place, class_place)
+    else:
         model_place.caption("No predictions for this slide yet.")
-        return Selection(slide, None, 0, [])
+        selection = Selection(slide, None, 0, None)
+    model_id = selection.opened.predictions.model_id if selection.opened else None
+    _view(selection, slide_session(slide.reader.slide_id, model_id))
+
+
+def _back_button(worklist: st.Page) -> None:
+    """Leave for the worklist, at the page that the link names; it then names no slide any more."""
+    if st.button("Worklist", icon=":material/arrow_back:", type="tertiary", key="back"):
+        for name in ("slide", "model"):
+            st.query_params.pop(name, None)
+        st.switch_page(worklist, query_params=st.query_params.to_dict())
+
+
+def _choose(
+    cache: SlideCache, slide: OpenSlide, model_ids: list[str], model_place: Place, class_place: Place
+) -> Selection:
+    """Read what the chosen model says. What cannot be read is said, and the slide shown without."""
+    slide_id = slide.reader.slide_id
     model_id = _choose_model(model_ids, model_place)
-    opened = cache.predictions(slide_id, model_id)
+    try:
+        opened = cache.predictions(slide_id, model_id)
+    except READ_ERRORS as error:
+        _say(error, cache)
+        return Selection(slide, None, 0, None)
     hotspots = _hotspots(cache, slide_id, model_id)
     class_names = opened.predictions.class_names
     class_index = class_place.selectbox(
         "Class",
         range(len(class_names)),
-        index=presenters.default_class(class_names, hotspots),
-        format_func=lambda index: class_names[index],
+        index=presenters.default_class(class_names, hotspots or []),
+        format_func=lambda index: as_text(class_names[index]),
+        key=f"class of {model_id}",
     )
     return Selection(slide, opened, class_index, hotspots)
 
 
-def _hotspots(cache: SlideCache, slide_id: str, model_id: str) -> list[Hotspot]:
+def _hotspots(cache: SlideCache, slide_id: str, model_id: str) -> list[Hotspot] | None:
     """The model's hotspots; a damaged list is said and leaves slide and prediction to be seen."""
     try:
         return cache.hotspots(slide_id, model_id)
-    except GemslideError as error:
-        st.error(str(error))
-        return []
+    except READ_ERRORS as error:
+        _say(error, cache)
+        return None
 
 
-def _choose_model(model_ids: list[str], place: st.delta_generator.DeltaGenerator) -> str:
+def _say(error: Exception, cache: SlideCache) -> None:
+    st.error(as_markdown(message_of(error, cache.project.root)))
+
+
+def _choose_model(model_ids: list[str], place: Place) -> str:
     """The model of the link, or the one chosen; the link then names it."""
     wanted = st.query_params.get("model", model_ids[0])
     if wanted not in model_ids:
-        st.warning(f"No predictions of model {wanted!r} for this slide; showing {model_ids[0]}.")
+        instead = as_markdown(model_ids[0])
+        st.warning(f"No predictions of model {as_markdown(repr(wanted))} for this slide; showing {instead}.")
         wanted = model_ids[0]
-    chosen = place.selectbox("Model", model_ids, index=model_ids.index(wanted))
+    chosen = place.selectbox("Model", model_ids, index=model_ids.index(wanted), format_func=as_text, key="model")
     if chosen != st.query_params.get("model", model_ids[0]):  # each change of the link is a step of the browser's Back
         st.query_params["model"] = chosen
     return chosen
@@ -131,7 +148,7 @@ def _viewer_data(selection: Selection, session: SlideSession) -> dict[str, objec
     if opened:
         stride_px0, mpp0 = opened.predictions.stride_px0, selection.mpp0
         overlay = presenters.overlay_data(slide.reader.slide_id, opened, selection.class_index)
-        hotspots = presenters.hotspot_data(selection.hotspots, stride_px0=stride_px0, mpp0=mpp0)
+        hotspots = presenters.hotspot_data(selection.hotspots or [], stride_px0=stride_px0, mpp0=mpp0)
     return {
         "slide": presenters.slide_data(slide),
         "overlay": overlay,
@@ -166,14 +183,15 @@ def _remember_hotspot(session: SlideSession, table_key: str) -> None:
 
 
 def _hotspot_list(selection: Selection, session: SlideSession) -> None:
-    st.markdown(f"**Hotspots** ({len(selection.hotspots)})")
-    if not selection.hotspots:
-        st.caption("None found." if selection.opened else "No model has looked at this slide.")
+    hotspots = selection.hotspots
+    st.markdown("**Hotspots**" if hotspots is None else f"**Hotspots** ({len(hotspots)})")
+    if not hotspots:
+        st.caption(_why_no_hotspots(selection))
         return
     # A new table after each jump: the same row can be chosen again.
     table_key = f"{HOTSPOTS_KEY}-{session.goto_id}"
     st.dataframe(
-        presenters.hotspot_rows(selection.hotspots, selection.mpp0),
+        presenters.hotspot_rows(hotspots, selection.mpp0),
         column_config=_HOTSPOT_COLUMNS,
         hide_index=True,
         on_select=lambda: _remember_hotspot(session, table_key),
@@ -183,6 +201,14 @@ def _hotspot_list(selection: Selection, session: SlideSession) -> None:
     st.caption("Choose a row to go there. Keys: n next, p previous, o prediction on or off.")
 
 
+def _why_no_hotspots(selection: Selection) -> str:
+    if selection.hotspots is not None:
+        return "None found."
+    if selection.opened is None:
+        return "No predictions to show."
+    return "Unknown: there is no list of them that can be read. `gemslide infer` makes it."
+
+
 def _probe(selection: Selection, session: SlideSession) -> None:
     st.markdown("**Under the last click**")
     if session.probe_xy_px0 is None:
@@ -190,4 +216,4 @@ def _probe(selection: Selection, session: SlideSession) -> None:
         return
     x_px0, y_px0 = session.probe_xy_px0
     place = presenters.place_text(session.probe_xy_px0, selection.mpp0)
-    st.markdown(f"{_probability_text(selection, x_px0, y_px0)} at {place}")
+    st.markdown(as_markdown(f"{_probability_text(selection, x_px0, y_px0)} at {place}"))

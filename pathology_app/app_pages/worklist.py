@@ -1,4 +1,4 @@
-"""The worklist: every slide of the project; a click opens one."""
+"""The worklist: every slide of the project, a page at a time; a click opens one."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ from collections.abc import Callable
 
 import streamlit as st
 
-from pathology_app.presenters import WorklistRow, matching, worklist_row
 from pathology_app.tiles.cache import SlideCache, current_cache
-from pipeline.errors import GemslideError
-from pipeline.inference.hotspots import Hotspot
+from pathology_app.worklist_rows import Page, find_slides, page_of, read_row
 
 ROW_HEIGHT_PX = 96
 HEADER_HEIGHT_PX = 38
 MAX_ROWS_SHOWN = 7
 TABLE_KEY = "worklist"
+PAGE_PARAMETER = "page"
 
 _COLUMNS = {
     "thumbnail": st.column_config.ImageColumn("", width=150),
-    "slide": st.column_config.TextColumn("Slide", width="medium"),
+    "slide": st.column_config.TextColumn("Slide", width=150),
+    "note": st.column_config.TextColumn("Note", width=260),
     "size": st.column_config.TextColumn("Size"),
-    "mpp": st.column_config.NumberColumn("µm per pixel", format="%.4g", width="small"),
-    "levels": st.column_config.NumberColumn("Levels", width="small"),
-    "tissue_mm2": st.column_config.NumberColumn("Tissue mm²", format="%.1f", width="small"),
+    "mpp": st.column_config.NumberColumn("µm/px", format="%.4g", width=60),
+    "levels": st.column_config.NumberColumn("Levels", width=60),
+    "tissue_mm2": st.column_config.NumberColumn("Tissue mm²", format="%.1f", width=90),
     "models": st.column_config.ListColumn("Predictions of"),
-    "top_score": st.column_config.ProgressColumn("Highest hotspot score", format="%.2f", min_value=0.0, max_value=1.0),
+    "top_score": st.column_config.ProgressColumn("Highest hotspot", format="%.2f", min_value=0.0, max_value=1.0),
 }
 
 
@@ -32,59 +32,54 @@ def page(open_slide: Callable[[str], None]) -> None:
     """Draw the page; `open_slide` leaves it."""
     cache = current_cache()
     st.header("Worklist", anchor=False)
-    rows, damaged = _read_rows(cache)
-    for message in damaged:
-        st.error(message)
-    if not rows and not damaged:
-        st.info(
-            f"No slides in {cache.project.slides_dir}. Bring some in with `gemslide ingest`, "
-            "or make a demo project with `gemslide demo`."
-        )
-    if rows:
-        _show_table(rows, open_slide)
-
-
-def _read_rows(cache: SlideCache) -> tuple[list[WorklistRow], list[str]]:
-    """Rows of the slides that can be read, and what is wrong with the others."""
-    rows: list[WorklistRow] = []
-    damaged: list[str] = []
-    for slide_id in cache.project.slide_ids():
-        try:
-            slide, models = cache.slide(slide_id), cache.model_ids(slide_id)
-            hotspots = _hotspots(cache, slide_id, models, damaged)
-            rows.append(worklist_row(slide, tissue_mm2=cache.tissue_mm2(slide_id), models=models, hotspots=hotspots))
-        except GemslideError as error:
-            damaged.append(f"Slide {slide_id}: {error}")
-    return rows, damaged
-
-
-def _hotspots(cache: SlideCache, slide_id: str, models: list[str], damaged: list[str]) -> list[Hotspot]:
-    """Hotspots of all models; a damaged list is said and costs no more than itself."""
-    found: list[Hotspot] = []
-    for model_id in models:
-        try:
-            found += cache.hotspots(slide_id, model_id)
-        except GemslideError as error:
-            damaged.append(f"Slide {slide_id}: {error}")
-    return found
-
-
-def _show_table(rows: list[WorklistRow], open_slide: Callable[[str], None]) -> None:
     left, right = st.columns([3, 1], vertical_alignment="bottom")
-    text = left.text_input("Filter", placeholder="part of a slide or model name")
-    only_predicted = right.checkbox("Only slides with predictions")
-    shown = matching(rows, text, only_predicted=only_predicted)
-    st.caption(f"{len(shown)} of {len(rows)} slides. Click a row to open the slide.")
+    only_predicted = right.checkbox("Only slides with predictions", key="only_predicted")
+    what = "part of a slide or model name" if only_predicted else "part of a slide's name"
+    text = left.text_input("Filter", placeholder=what, key="filter")
+    slide_ids, total = find_slides(cache, text, only_predicted=only_predicted)
+    if not total:
+        st.info(
+            "No slides in this project. Bring some in with `gemslide ingest`, "
+            "or make a demonstration project with `gemslide demo`."
+        )
+        return
+    shown = page_of(slide_ids, st.query_params.get(PAGE_PARAMETER, "1"))
+    _show_pages(shown, f"{len(slide_ids)} of {total} slides. Click a row to open the slide.")
+    _show_table(cache, shown, open_slide)
+
+
+def _show_pages(shown: Page, caption: str) -> None:
+    """How many slides, and the way to the other pages."""
+    if shown.pages == 1:
+        st.caption(caption)
+        return
+    left, number, previous, following = st.columns([6, 1.2, 1, 1], vertical_alignment="center")
+    left.caption(caption)
+    number.caption(f"Page {shown.number} of {shown.pages}")
+    for place, label, to in ((previous, "Previous", shown.number - 1), (following, "Next", shown.number + 1)):
+        place.button(
+            label, key=f"to_{label}", disabled=not 1 <= to <= shown.pages, on_click=_go_to, args=(to,), width="stretch"
+        )
+
+
+def _go_to(page_number: int) -> None:
+    st.query_params[PAGE_PARAMETER] = str(page_number)
+
+
+def _show_table(cache: SlideCache, shown: Page, open_slide: Callable[[str], None]) -> None:
+    rows = [read_row(cache, slide_id) for slide_id in shown.slide_ids]
+    has_notes = any(row.note for row in rows)
     event = st.dataframe(
-        [row.as_dict() for row in shown],
-        column_config=_COLUMNS,
+        [row.as_dict() for row in rows],
+        column_config=_COLUMNS if has_notes else {**_COLUMNS, "note": None},
         hide_index=True,
+        placeholder="",
         row_height=ROW_HEIGHT_PX,
-        height=HEADER_HEIGHT_PX + ROW_HEIGHT_PX * min(max(1, len(shown)), MAX_ROWS_SHOWN),
+        height=HEADER_HEIGHT_PX + ROW_HEIGHT_PX * min(max(1, len(rows)), MAX_ROWS_SHOWN),
         on_select="rerun",
         selection_mode="single-cell",
-        key=TABLE_KEY,
+        key=f"{TABLE_KEY}-{shown.number}",
     )
     if event.selection.cells:
         row_index, _ = event.selection.cells[0]
-        open_slide(shown[row_index].slide_id)
+        open_slide(rows[row_index].slide_id)

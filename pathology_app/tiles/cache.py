@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
-import re
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from pipeline.errors import GemslideError, UnreadableError
 from pipeline.inference.hotspots import Hotspot, read_hotspots
-from pipeline.project import SLIDE_ID_PATTERN, Project
+from pipeline.project import Project, slide_id_of
 from pipeline.store.labels import read_tissue
 from pipeline.store.layout import PREDICTIONS
 from pipeline.store.overlays import Predictions, list_predictions, read_predictions
 from pipeline.store.reader import StoreReader
+from training.foundation.names import ALLOWED, is_name
 
 PROJECT_VARIABLE = "GEMSLIDE_PROJECT"
 MAX_OPEN_SLIDES = 64
 MAX_OPEN_PREDICTIONS = 32
+MAX_SUMMARIES = 20_000
+"""Of a few hundred bytes each; no file stays open for one."""
 
 
 class BadLinkError(GemslideError):
@@ -35,7 +38,7 @@ class UnknownNameError(GemslideError):
 
 @dataclass(frozen=True)
 class OpenSlide:
-    """A slide ready to be read, with a word that changes when the store is written anew."""
+    """A slide ready to be read, with a word that changes when the store is written again."""
 
     reader: StoreReader
     version: str
@@ -43,10 +46,23 @@ class OpenSlide:
 
 @dataclass(frozen=True)
 class OpenPredictions:
-    """One model's predictions for one slide, with a word that changes when they are written anew."""
+    """One model's predictions for one slide, with a word that changes when they are written again."""
 
     predictions: Predictions
     version: str
+
+
+@dataclass(frozen=True)
+class SlideSummary:
+    """What the worklist says of a slide, without the slide being held open."""
+
+    slide_id: str
+    version: str
+    size_wh_px0: tuple[int, int]
+    mpp0: float
+    levels: int
+    tissue_mm2: float | None
+    """None where the store has no tissue mask that can be read."""
 
 
 class SlideCache:
@@ -55,7 +71,7 @@ class SlideCache:
     def __init__(self, project: Project) -> None:
         self.project = project
         self._open_slide = lru_cache(maxsize=MAX_OPEN_SLIDES)(_open_slide)
-        self._tissue_mm2 = lru_cache(maxsize=None)(_tissue_mm2)
+        self._summary = lru_cache(maxsize=MAX_SUMMARIES)(_summary)
         self._open_predictions = lru_cache(maxsize=MAX_OPEN_PREDICTIONS)(_open_predictions)
 
     def slide(self, slide_id: str) -> OpenSlide:
@@ -63,16 +79,21 @@ class SlideCache:
 
         Raises:
             BadLinkError, UnknownNameError: no such slide in the project.
-            GemslideError: its store is damaged.
+            GemslideError, OSError: its store is damaged, or may not be read.
         """
         return self._open_slide(*_stamped(self._store_path(slide_id), what=f"slide {slide_id!r}"))
 
-    def tissue_mm2(self, slide_id: str) -> float | None:
-        """Area of the tissue mask; None when the store has none."""
-        return self._tissue_mm2(*_stamped(self._store_path(slide_id), what=f"slide {slide_id!r}"))
+    def summary(self, slide_id: str) -> SlideSummary:
+        """What the worklist says of a slide. Raises: as `slide`."""
+        return self._summary(*_stamped(self._store_path(slide_id), what=f"slide {slide_id!r}"))
 
     def model_ids(self, slide_id: str) -> list[str]:
-        """Models with predictions for a slide, in name order."""
+        """Models with predictions for a slide, in name order; folders that no model can have written are left out.
+
+        Raises:
+            BadLinkError: not the name of a slide.
+            OSError: the folder may not be read.
+        """
         return list_predictions(self._store_path(slide_id))
 
     def predictions(self, slide_id: str, model_id: str) -> OpenPredictions:
@@ -80,21 +101,25 @@ class SlideCache:
 
         Raises:
             BadLinkError, UnknownNameError: no such slide or no predictions of such a model.
+            GemslideError, OSError: they are damaged, or may not be read.
         """
         store_path = self._store_path(slide_id)
         group = store_path / PREDICTIONS / _checked(model_id, what="model")
         _, version = _stamped(group, what=f"predictions of model {model_id!r} for slide {slide_id!r}")
         return self._open_predictions(store_path, model_id, version)
 
-    def hotspots(self, slide_id: str, model_id: str) -> list[Hotspot]:
-        """A model's hotspots on a slide, highest score first; empty when none were made."""
-        try:
-            return read_hotspots(self.project.root, slide_id, model_id)
-        except ValueError as error:
-            folder = self.project.result_dir(slide_id, model_id)
-            raise UnreadableError(
-                f"{folder}: hotspots.json is damaged ({error}). Run `gemslide infer` again."
-            ) from error
+    def hotspots(self, slide_id: str, model_id: str) -> list[Hotspot] | None:
+        """A model's hotspots on a slide, highest score first; None where no list was made: not the same as none found.
+
+        Raises:
+            BadLinkError: not the name of a slide or model.
+            GemslideError, OSError: the list is damaged, or may not be read.
+        """
+        slide_id, model_id = _checked(slide_id, what="slide"), _checked(model_id, what="model")
+        folder = self.project.result_dir(slide_id, model_id)
+        if not os.path.lexists(folder / "hotspots.json"):
+            return None
+        return read_hotspots(self.project.root, slide_id, model_id)
 
     def _store_path(self, slide_id: str) -> Path:
         return self.project.store_path(_checked(slide_id, what="slide"))
@@ -112,21 +137,24 @@ def current_cache() -> SlideCache:
 
 
 def _checked(name: str, *, what: str) -> str:
-    if re.fullmatch(SLIDE_ID_PATTERN, name) and not name.startswith("."):
+    if is_name(name):
         return name
-    raise BadLinkError(
-        f"{what} {name!r}: not a name. Allowed are 1 to 64 letters, digits, dots, underscores and hyphens."
-    )
+    raise BadLinkError(f"{what} {name!r}: not a name. Allowed are {ALLOWED}.")
 
 
 def _stamped(group: Path, *, what: str) -> tuple[Path, str]:
-    """The path with its time of writing, in nanoseconds as hexadecimal digits."""
+    """The path with a word that another file in place of its `zarr.json` cannot have.
+
+    Its time alone would not do: whoever copies or unpacks a store can keep or choose that.
+    """
     try:
-        return group, f"{(group / 'zarr.json').stat().st_mtime_ns:x}"
+        found = (group / "zarr.json").stat()
     except (FileNotFoundError, NotADirectoryError) as error:
         if group.is_dir():
             raise UnreadableError(f"{group}: has no zarr.json. It is damaged; delete it and make it again.") from error
         raise UnknownNameError(f"{what}: not in this project. The worklist shows what there is.") from error
+    identity = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+    return group, hashlib.sha256(repr(identity).encode()).hexdigest()[:20]
 
 
 def _open_slide(store_path: Path, version: str) -> OpenSlide:
@@ -137,9 +165,21 @@ def _open_predictions(store_path: Path, model_id: str, version: str) -> OpenPred
     return OpenPredictions(read_predictions(store_path, model_id), version)
 
 
-def _tissue_mm2(store_path: Path, version: str) -> float | None:
+def _summary(store_path: Path, version: str) -> SlideSummary:
+    reader = StoreReader(store_path)
+    return SlideSummary(
+        slide_id=slide_id_of(store_path),
+        version=version,
+        size_wh_px0=reader.size_wh_px0,
+        mpp0=reader.mpp0,
+        levels=len(reader.levels),
+        tissue_mm2=_tissue_mm2(store_path),
+    )
+
+
+def _tissue_mm2(store_path: Path) -> float | None:
     try:
         mask_yx, mpp = read_tissue(store_path)
-    except UnreadableError:
+    except (GemslideError, OSError):
         return None
     return float(mask_yx.sum()) * mpp**2 / 1e6

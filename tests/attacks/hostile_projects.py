@@ -1,194 +1,172 @@
-"""A project from others, or damaged: one file of it is changed at random, and a verb is run on it.
-
-Whatever is changed, a verb ends in time, with an exit code and words, never with a traceback; and no other file of the
-project that was published is gone. `python -m tests.attacks.hostile_projects --times 1500 --seed 0`
-"""
+"""What a project that somebody sent may hold in place of the files of a slide: wrong types, pipes, loops, devices."""
 
 from __future__ import annotations
 
 import json
 import os
-import random
 import shutil
-import signal
-import tempfile
-import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from typer.testing import CliRunner
+from pipeline.project import Project
+from tests.pathology_app.small_project import MODEL_ID, SLIDE_ID
 
-from pipeline.cli import cli
-from tests.attacks.attack import Result, main
-from tests.small_road import SmallRoad, make_small_road
+Damage = Callable[[Project], None]
 
-LONGEST_S = 60
-ODD: tuple[Any, ...] = (
-    None, "", "x", "../x", "![x](http://127.0.0.1/)", "\ud800", "a\0b", 0, -1, 1e300, 10**30, float("nan"),
-    float("inf"), True, [], {}, [[]], ["a"], {"a": 1}, "9" * 300,
+MARKDOWN = "![x](http://127.0.0.1:9/leak.png)"
+DEEP = "[" * 100_000
+DIGITS = "9" * 5_000
+
+
+def _store(project: Project) -> Path:
+    return project.store_path(SLIDE_ID)
+
+
+def _predictions(project: Project) -> Path:
+    return _store(project) / "predictions" / MODEL_ID
+
+
+def _hotspots(project: Project) -> Path:
+    return project.result_dir(SLIDE_ID, MODEL_ID) / "hotspots.json"
+
+
+PLACES: dict[str, Callable[[Project], Path]] = {
+    "root": lambda project: _store(project) / "zarr.json",
+    "level": lambda project: _store(project) / "0" / "1" / "zarr.json",
+    "shard": lambda project: _store(project) / "0" / "1" / "c" / "0" / "0" / "0",
+    "tissue": lambda project: _store(project) / "0" / "labels" / "tissue" / "zarr.json",
+    "mask": lambda project: _store(project) / "0" / "labels" / "tissue" / "0" / "zarr.json",
+    "mask's chunk": lambda project: _store(project) / "0" / "labels" / "tissue" / "0" / "c" / "0" / "0",
+    "predictions": lambda project: _predictions(project) / "zarr.json",
+    "map": lambda project: _predictions(project) / "0" / "zarr.json",
+    "map's chunk": lambda project: _predictions(project) / "0" / "c" / "0" / "0" / "0",
+    "hotspots": _hotspots,
+}
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _sparse(path: Path) -> None:
+    with path.open("wb") as stream:
+        stream.truncate(2**27)
+
+
+KINDS: dict[str, Callable[[Path], object]] = {
+    "missing": lambda path: None,
+    "a pipe": os.mkfifo,
+    "a folder": Path.mkdir,
+    "a loop": lambda path: path.symlink_to(path),
+    "a device": lambda path: path.symlink_to("/dev/zero"),
+    "128 MB of zeros": _sparse,
+    "empty": lambda path: path.write_bytes(b""),
+    "not UTF-8": lambda path: path.write_bytes(b'"\xff\xfe'),
+}
+
+TEXTS = ("{", "null", "[]", "{}", '["a"]', "[{}]", "3", DEEP, DIGITS, '"\\ud800"')
+
+
+def _put(place: Callable[[Project], Path], kind: Callable[[Path], object]) -> Damage:
+    def damage(project: Project) -> None:
+        path = place(project)
+        _remove(path)
+        kind(path)
+
+    return damage
+
+
+def _write(place: Callable[[Project], Path], text: str) -> Damage:
+    return _put(place, lambda path: path.write_text(text))
+
+
+def _set(place: Callable[[Project], Path], keys: str, value: Any) -> Damage:
+    """Set one entry of the attributes of ours in a `zarr.json`; keys are parted by dots."""
+
+    def damage(project: Project) -> None:
+        path = place(project)
+        content = json.loads(path.read_text())
+        *parents, last = keys.split(".")
+        entry = content["attributes"]["gemslide"]
+        for key in parents:
+            entry = entry[int(key) if key.isdecimal() else key]
+        entry[last] = value
+        path.write_text(json.dumps(content))
+
+    return damage
+
+
+ROOT_FIELDS: tuple[tuple[str, Any], ...] = (
+    ("slide_id", 5), ("slide_id", None), ("slide_id", ""), ("slide_id", "S-002"), ("slide_id", "../S-002"),
+    ("slide_id", MARKDOWN), ("slide_id", "x" * 10**6), ("slide_id", ["S-001"]), ("slide_id", "S-001\n"),
+    ("mpp0", "x"), ("mpp0", None), ("mpp0", float("nan")), ("mpp0", float("inf")), ("mpp0", 0), ("mpp0", -1),
+    ("mpp0", 1e308), ("mpp0", []), ("levels", None), ("levels", []), ("levels", {}), ("levels", "x"),
+    ("levels", [None]), ("levels", [{}]), ("levels.0.path", "../../S-002.ome.zarr/0/0"), ("levels.0.path", "/etc"),
+    ("levels.0.path", 5), ("levels.0.path", ""), ("levels.0.downsample", 0), ("levels.0.downsample", -1),
+    ("levels.1.downsample", float("nan")), ("levels.1.downsample", "x"), ("contract_version", 99),
+    ("contract_version", None), ("contract_version", {}), ("contract_version", MARKDOWN), ("source", None),
+    ("source", {}), ("source", []), ("icc", "!!!"), ("icc", 5),
 )  # fmt: skip
-TEXTS = ("", "{", "[]", "null", "[" * 100_000, "9" * 5000, "\0", "a = 1", '{"a": 1}', "Ã\x28")
 
-VERBS: tuple[tuple[str, ...], ...] = (
-    ("info", "small-test"),
-    ("verify", "--sample-chunks", "2"),
-    ("quality", "small-test"),
-    ("tile", "--tile-set", "fresh", "--tile-px", "32", "--mpp", "1.0"),
-    ("infer", "{model}", "small-test"),
-    ("evaluate", "{model}", "--tile-set", "small", "--no-baselines"),
-    ("export", "small-test", "{out}", "--to", "ngff-0.5"),
-    ("export", "small-test", "{out}", "--to", "ome-tiff"),
-)
+PREDICTIONS_FIELDS: tuple[tuple[str, Any], ...] = (
+    ("class_names", []), ("class_names", 5), ("class_names", [None]), ("class_names", ["a"]),
+    ("class_names", ["a"] * 9),
+    ("stride_px0", 0), ("stride_px0", float("nan")), ("stride_px0", "x"), ("stride_px0", -1), ("side_px0", None),
+    ("model_id", "other"), ("made_from", {"source_sha256": "0" * 64}),
+)  # fmt: skip
 
+SPOT = {"x_px0": 480, "y_px0": 864, "area_um2": 1.0, "score": 0.5, "class": "positive"}
+SPOTS: tuple[Any, ...] = (
+    "a", None, 5, [SPOT], {}, {**SPOT, "score": float("nan")}, {**SPOT, "score": "x"}, {**SPOT, "score": 5},
+    {**SPOT, "class": 5}, {**SPOT, "x_px0": None}, {**SPOT, "x_px0": -5}, {**SPOT, "y_px0": 1e300},
+    {**SPOT, "area_um2": float("inf")}, {**SPOT, "class": "x" * 10**6},
+)  # fmt: skip
 
-class TookTooLongError(Exception):
-    """A verb did not end."""
-
-
-def prepare(folder: Path) -> SmallRoad:
-    """A small project with predictions, quality scores and an evaluation."""
-    road = make_small_road(folder)
-    for verb in (("quality",), ("infer", road.model_id), ("evaluate", road.model_id, "--tile-set", "small")):
-        done = CliRunner().invoke(cli, [*verb, "--project", str(road.project.root)])
-        assert done.exit_code == 0, done.output
-    return road
+NAMES = ("a model", MARKDOWN.replace("/", "\\"), "line\nbreak", "x" * 200, "…", "\udcff", "-", "a*b")
+"""Of folders: blanks, Markdown, what is not UTF-8."""
 
 
-def attack(times: int, seed: int, road: SmallRoad | None = None) -> Result:
-    result, chance = Result("hostile projects"), random.Random(seed)
-    with tempfile.TemporaryDirectory() as folder:
-        home = Path(folder)
-        road = road or prepare(home / "road")
-        for number in range(times):
-            project = home / "project"
-            shutil.copytree(road.project.root, project, symlinks=True)
-            what = _change_one(project, chance)
-            verb = chance.choice(VERBS)
-            _run(result, f"{number}: {what}; {verb[0]}", verb, project, road.model_id)
-            shutil.rmtree(project)
-            out = home / "out"
-            shutil.rmtree(out, ignore_errors=True) if out.is_dir() else out.unlink(missing_ok=True)
-    return result
+def _beside(name: str) -> Damage:
+    """Predictions and results under a name that no model can have."""
+
+    def damage(project: Project) -> None:
+        shutil.copytree(_predictions(project), _predictions(project).with_name(name))
+        shutil.copytree(project.results_dir / MODEL_ID, project.results_dir / name)
+
+    return damage
 
 
-def _run(result: Result, what: str, verb: tuple[str, ...], project: Path, model_id: str) -> None:
-    result.attempts += 1
-    arguments = [part.format(model=model_id, out=project.parent / "out") for part in verb]
-    before = _published(project)
-    try:
-        with _time_limit(LONGEST_S):
-            done = CliRunner().invoke(cli, [*arguments, "--project", str(project)])
-    except TookTooLongError:
-        result.findings.append(f"{what}: did not end in {LONGEST_S} s")
-        return
-    error = done.exception
-    if error is not None and not isinstance(error, SystemExit):
-        lines = traceback.format_exception(error)[-3:]
-        result.findings.append(f"{what}: {type(error).__name__}: {error!s:.150} {lines[0].strip():.300}")
-    result.check("Traceback" not in done.output, f"{what}: shows a traceback")
-    if done.exit_code:
-        result.check(len(done.output) > 20, f"{what}: ends with {done.exit_code} without a word")
-    gone = before - _published(project)
-    result.check(not gone, f"{what}: {sorted(gone)[:3]} are gone")
+def _another_slide(name: str, kind: Callable[[Path], object]) -> Damage:
+    def damage(project: Project) -> None:
+        kind(project.slides_dir / f"{name}.ome.zarr")
+
+    return damage
 
 
-def _published(project: Path) -> set[str]:
-    """What no verb may take away: stores, tables, models and their files."""
-    kept = ("slides", "tiles", "models")
-    found = {str(path.relative_to(project)) for name in kept for path in (project / name).glob("*")}
-    return found | {str(path.relative_to(project)) for path in (project / "slides").glob("*/0/*/c/*/*")}
-
-
-@contextmanager
-def _time_limit(seconds: int) -> Iterator[None]:
-    def stop(*_: object) -> None:
-        raise TookTooLongError
-
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(seconds)
-    try:
-        yield
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
-
-
-def _change_one(project: Path, chance: random.Random) -> str:
-    """Change one file, mostly one that is metadata. Returns what was done."""
-    files = sorted(path for path in project.rglob("*") if path.is_file() and "runs" not in path.parts)
-    small = [path for path in files if path.suffix in (".json", ".toml", ".parquet", ".safetensors")]
-    path = chance.choice(small if chance.random() < 0.8 else files)
-    name = path.relative_to(project)
-    change = chance.choice((_field, _field, _field, _text, _bytes, _bytes, _kind))
-    return f"{name}: {change(path, chance)}"
-
-
-def _field(path: Path, chance: random.Random) -> str:
-    if path.suffix != ".json":
-        return _bytes(path, chance)
-    content = json.loads(path.read_text(encoding="utf-8"))
-    places = list(_places(content))
-    keys = chance.choice(places) if places else ()
-    part = content
-    for key in keys[:-1]:
-        part = part[key]
-    value = chance.choice(ODD)
-    if keys and chance.random() < 0.2:
-        del part[keys[-1]]
-        value = "absent"
-    elif keys:
-        part[keys[-1]] = value
-    path.write_text(json.dumps(content), encoding="utf-8")
-    return f"{'.'.join(map(str, keys))} = {value!r:.40}"
-
-
-def _places(content: Any, keys: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    children: Any = ()
-    if isinstance(content, dict):
-        children = content.items()
-    elif isinstance(content, list):
-        children = enumerate(content[:4])
-    for key, value in children:
-        yield (*keys, key)
-        yield from _places(value, (*keys, key))
-
-
-def _text(path: Path, chance: random.Random) -> str:
-    text = chance.choice(TEXTS)
-    path.write_text(text, encoding="latin-1")
-    return f"now {text[:20]!r}"
-
-
-def _bytes(path: Path, chance: random.Random) -> str:
-    data = bytearray(path.read_bytes())
-    if not data:
-        return "empty as before"
-    at = chance.randrange(len(data))
-    if chance.random() < 0.4:
-        path.write_bytes(data[:at])
-        return f"cut at {at}"
-    data[at] ^= 1 << chance.randrange(8)
-    path.write_bytes(data)
-    return f"a flipped bit at {at}"
-
-
-def _kind(path: Path, chance: random.Random) -> str:
-    """No regular file any more."""
-    kinds: dict[str, Callable[[], object]] = {
-        "gone": lambda: None,
-        "a named pipe": lambda: os.mkfifo(path),
-        "a folder": path.mkdir,
-        "a link to itself": lambda: path.symlink_to(path),
-        "a link to nowhere": lambda: path.symlink_to("/nowhere"),
-        "a link to another file": lambda: path.symlink_to("/etc/hostname"),
+def variants() -> dict[str, Damage]:
+    """Every way to damage the small project's slide, by what it is."""
+    found: dict[str, Damage] = {}
+    for name, place in PLACES.items():
+        found |= {f"{name}: {kind}": _put(place, make) for kind, make in KINDS.items()}
+    for name in ("root", "level", "tissue", "predictions", "hotspots"):
+        found |= {f"{name}: {text[:9]}": _write(PLACES[name], text) for text in TEXTS}
+    found |= {f"root: {key} = {value!r:.40}": _set(PLACES["root"], key, value) for key, value in ROOT_FIELDS}
+    found |= {
+        f"predictions: {key} = {value!r:.40}": _set(PLACES["predictions"], key, value)
+        for key, value in PREDICTIONS_FIELDS
     }
-    kind = chance.choice(list(kinds))
-    path.unlink()
-    kinds[kind]()
-    return kind
-
-
-if __name__ == "__main__":
-    main(attack, times=1500)
+    found |= {f"hotspots: spot {spot!r:.90}": _write(_hotspots, json.dumps([spot])) for spot in SPOTS}
+    found["hotspots: very many"] = _write(_hotspots, json.dumps([SPOT] * 200_000))
+    found |= {f"a model called {name[:20]!r}": _beside(name) for name in NAMES}
+    found |= {f"a slide called {name[:20]!r}": _another_slide(name, Path.mkdir) for name in NAMES}
+    for kind in ("a pipe", "a loop", "empty"):
+        found[f"a slide that is {kind}"] = _another_slide("S-003", KINDS[kind])
+        found[f"predictions that are {kind}"] = _put(lambda project: _predictions(project).parent, KINDS[kind])
+        found[f"a model that is {kind}"] = _put(_predictions, KINDS[kind])
+        found[f"results that are {kind}"] = _put(lambda project: project.results_dir, KINDS[kind])
+        found[f"a slide's results that are {kind}"] = _put(lambda p: _hotspots(p).parent, KINDS[kind])
+    return found

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +12,7 @@ import pytest
 
 from pathology_app.tiles.cache import SlideCache
 from tests.pathology_app.small_project import make_project
+from tests.pathology_app.started_app import started_app
 
 if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext, Page
@@ -29,8 +28,19 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-GEMSLIDE = Path(sys.executable).with_name("gemslide")
 ARTIFACTS = Path(__file__).parents[2] / "test-artifacts"
+
+
+_WAIT = """(seconds) => new Promise((done, fail) => {
+    const ends = Date.now() + 1000 * seconds;
+    const look = () => (%s) ? done(true) : Date.now() > ends ? fail(new Error("waited in vain")) : setTimeout(look, 30);
+    look();
+})"""
+
+
+def wait_for(page: Page, condition: str, *, seconds: float = 30) -> None:
+    """Wait until a JavaScript expression holds. Playwright's own way needs `eval`, which the app's policy forbids."""
+    page.evaluate(_WAIT % condition, seconds)
 
 
 @dataclass(frozen=True)
@@ -44,19 +54,10 @@ class Server:
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     project = make_project(tmp_path_factory.mktemp("project"))
-    command = [GEMSLIDE, "app", "--project", str(project.root), "--port", "0"]
     log = project.root / "server.log"
-    with (
-        log.open("w") as stderr,
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True) as process,
-    ):
-        assert process.stdout
-        announcement = process.stdout.readline()
-        match = re.search(r"http://127\.0\.0\.1:\d+", announcement)
-        assert match, f"the app did not say where it is: {announcement!r}\n{log.read_text()}"
-        yield Server(match[0], SlideCache(project))
-        process.terminate()
-        assert process.wait(timeout=20) in (0, -15)
+    with started_app(project.root, log) as app:
+        yield Server(app.url, SlideCache(project))
+    assert app.process.returncode in (0, -15)
     errors = [line for line in log.read_text().splitlines() if "Traceback" in line or "ERROR" in line]
     assert not errors, log.read_text()
 
@@ -80,10 +81,11 @@ def context(tmp_path: Path) -> Iterator[BrowserContext]:
 
 @pytest.fixture
 def page(context: BrowserContext) -> Iterator[Page]:
-    """A page that must ask nobody but the app, and throw no error."""
+    """A page that must ask nobody but the app, try nothing that its policy forbids, and throw no error."""
     page = context.new_page()
     strangers: list[str] = []
     errors: list[str] = []
+    page.on("console", lambda said: errors.append(said.text) if "Content Security Policy" in said.text else None)
     local = re.compile(r"(https?|wss?)://127\.0\.0\.1:|data:|blob:|chrome")
     page.on("request", lambda request: None if local.match(request.url) else strangers.append(request.url))
     page.on("websocket", lambda socket: None if local.match(socket.url) else strangers.append(socket.url))
@@ -91,4 +93,4 @@ def page(context: BrowserContext) -> Iterator[Page]:
     yield page
     ARTIFACTS.mkdir(exist_ok=True)
     assert not strangers, "the page asked other hosts than 127.0.0.1"
-    assert not errors
+    assert not errors, errors

@@ -11,7 +11,7 @@ import httpx
 import numpy as np
 import pytest
 
-from tests.browser.conftest import ARTIFACTS, Server
+from tests.browser.conftest import ARTIFACTS, Server, wait_for
 from tests.pathology_app.small_project import HOTSPOTS_XY_PX0, MODEL_ID, SLIDE_ID, slide_pixels
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def hook(page: Page, call: str) -> Any:
 
 
 def wait_until(page: Page, condition: str) -> None:
-    page.wait_for_function(f"{HOOK} && {condition.replace('hook', HOOK)}")
+    wait_for(page, f"{HOOK} && {condition.replace('hook', HOOK)}")
 
 
 def open_slide(page: Page, server: Server) -> None:
@@ -66,7 +66,7 @@ def click_table(page: Page, x: float, y: float) -> None:
     assert box
     # As a hand does it: a table of Streamlit misses a click of a pointer that was elsewhere a moment ago.
     page.mouse.move(box["x"] + x - 6, box["y"] + y, steps=12)
-    page.wait_for_function(NEXT_FRAME)
+    page.evaluate(NEXT_FRAME)
     page.mouse.move(box["x"] + x, box["y"] + y, steps=3)
     page.mouse.click(box["x"] + x, box["y"] + y)
 

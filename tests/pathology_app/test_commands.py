@@ -12,7 +12,9 @@ import typer
 from typer.testing import CliRunner, Result
 
 from pathology_app import commands
-from pathology_app.server import CannotListenError, listen, server_name
+from pathology_app.access.names import Names
+from pathology_app.server import CannotListenError, listen, shown_name
+from pipeline.config import load_settings
 
 
 def run(*arguments: str) -> Result:
@@ -60,12 +62,44 @@ def test_a_taken_port_is_one_message_unless_another_may_do() -> None:
             assert second.getsockname()[1] != taken
 
 
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.1.2.3", "slides.example.org", "127.0.0.1.evil.example", ""])
+def test_a_project_cannot_open_this_computer_to_others(tmp_path: Path, host: str) -> None:
+    (tmp_path / "gemslide.toml").write_text(f'[app]\nhost = "{host}"\n')
+
+    result = run("app", "--project", str(tmp_path))
+
+    assert result.exit_code == 1
+    assert "gemslide app --host" in result.stderr
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "::1", "localhost"])
+def test_a_project_may_choose_among_this_computers_own_addresses(tmp_path: Path, host: str) -> None:
+    (tmp_path / "gemslide.toml").write_text(f'[app]\nhost = "{host}"\n')
+    assert load_settings(tmp_path / "gemslide.toml").app.host == host
+
+
+def test_a_wrong_name_is_one_message(tmp_path: Path) -> None:
+    result = run("app", "--project", str(tmp_path), "--name", "http://slides.example.org/")
+
+    assert result.exit_code == 1
+    assert "expected what stands in the browser's address line" in result.stderr
+
+
 @pytest.mark.parametrize(
-    ("listening_on", "name"),
-    [("127.0.0.1", None), ("::1", None), ("10.1.2.3", "10.1.2.3"), ("0.0.0.0", socket.gethostname())],
+    ("address", "names", "link"),
+    [
+        ("127.0.0.1", (), "127.0.0.1:8501"),
+        ("::1", (), "[::1]:8501"),
+        ("10.1.2.3", (), "10.1.2.3:8501"),
+        ("127.0.0.1", ("slides.example.org",), "slides.example.org:8501"),
+        ("127.0.0.1", ("localhost:9000",), "127.0.0.1:8501"),
+        ("0.0.0.0", ("localhost:9000",), "localhost:9000"),
+        ("::", ("[2001:db8::1]",), "[2001:db8::1]:8501"),
+    ],
 )
-def test_others_may_call_the_app_by_the_computers_name(listening_on: str, name: str | None) -> None:
-    assert server_name(listening_on) == name
+def test_the_printed_link_is_one_that_the_app_answers_to(address: str, names: tuple[str, ...], link: str) -> None:
+    assert shown_name(address, 8501, Names(names)) == link
+    assert Names(names).include(link, (address, 8501))
 
 
 def test_the_socket_names_its_protocol() -> None:

@@ -7,47 +7,12 @@ import pytest
 
 from pathology_app import presenters
 from pathology_app.tiles.cache import SlideCache
-from tests.pathology_app.small_project import CLASS_NAMES, HOTSPOTS_XY_PX0, MODEL_ID, MPP0, SLIDE_ID
+from tests.pathology_app.small_project import CLASS_NAMES, HOTSPOTS_XY_PX0, MODEL_ID, SLIDE_ID
 
 HOTSPOTS = [
     {"x_px0": 480, "y_px0": 864, "area_um2": 100 * math.pi, "score": 0.97, "class": "positive"},
     {"x_px0": 1376, "y_px0": 352, "area_um2": 1e6 * math.pi, "score": 0.81, "class": "positive"},
 ]
-
-
-def row(cache: SlideCache, slide_id: str = SLIDE_ID) -> presenters.WorklistRow:
-    return presenters.worklist_row(cache.slide(slide_id), tissue_mm2=0.4, models=[MODEL_ID], hotspots=HOTSPOTS)
-
-
-def test_a_worklist_row_says_what_the_slide_is(cache: SlideCache) -> None:
-    shown = row(cache).as_dict()
-
-    assert shown["thumbnail"].startswith(f"/thumbnails/{SLIDE_ID}.jpg?v=")
-    del shown["thumbnail"]
-    assert shown == {
-        "slide": SLIDE_ID,
-        "size": "1800 × 1300 px (0.9 × 0.7 mm)",
-        "mpp": MPP0,
-        "levels": 2,
-        "tissue_mm2": 0.4,
-        "models": [MODEL_ID],
-        "top_score": 0.97,
-    }
-
-
-@pytest.mark.parametrize(
-    ("text", "only_predicted", "found"),
-    [("", False, True), ("s-001", True, True), ("001 demo", False, True), ("002", False, False)],
-)
-def test_the_filter_wants_every_word(cache: SlideCache, text: str, only_predicted: bool, found: bool) -> None:
-    assert bool(presenters.matching([row(cache)], text, only_predicted=only_predicted)) == found
-
-
-def test_the_filter_can_hide_slides_without_predictions(cache: SlideCache) -> None:
-    bare = presenters.worklist_row(cache.slide(SLIDE_ID), tissue_mm2=None, models=[], hotspots=[])
-
-    assert presenters.matching([bare], "", only_predicted=True) == []
-    assert bare.top_score is None
 
 
 def test_the_viewer_gets_every_level_with_its_own_chunks(cache: SlideCache) -> None:
@@ -81,7 +46,7 @@ def test_the_facts_tell_of_a_colour_conversion(cache: SlideCache) -> None:
     reader = cache.slide(SLIDE_ID).reader
     assert presenters.facts_text(reader) == "1800 × 1300 px (0.9 × 0.7 mm) · 0.5 µm per pixel · 2 levels"
 
-    profiled = SimpleNamespace(levels=reader.levels, mpp0=reader.mpp0, icc=b"profile")
+    profiled = SimpleNamespace(levels=reader.levels, size_wh_px0=reader.size_wh_px0, mpp0=reader.mpp0, icc=b"profile")
     assert "sRGB with the scanner's ICC profile" in presenters.facts_text(profiled)
 
 

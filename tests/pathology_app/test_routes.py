@@ -90,6 +90,8 @@ def test_a_damaged_shard_gets_one_json_error(project: Project, tmp_path: Path) -
 
     assert response.status_code == 500
     assert response.json()["code"] == "corrupt_tile"
+    assert f"slides/{SLIDE_ID}.ome.zarr" in response.json()["message"]
+    assert str(tmp_path) not in response.text
 
 
 def test_the_overlay_holds_every_cell(cache: SlideCache) -> None:
@@ -113,7 +115,7 @@ def test_thumbnail_and_viewer_are_served(cache: SlideCache) -> None:
     assert viewer.content == bundle_path().read_bytes()
 
 
-def test_a_slide_written_anew_is_read_anew(project: Project, tmp_path: Path) -> None:
+def test_a_slide_written_again_is_read_again(project: Project, tmp_path: Path) -> None:
     copy = Project(tmp_path)
     shutil.copytree(project.store_path(SLIDE_ID), copy.store_path(SLIDE_ID))
     cache = SlideCache(copy)

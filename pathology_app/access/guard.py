@@ -1,0 +1,202 @@
+"""The guard: one ASGI middleware in front of Streamlit's routes and ours, HTTP and WebSocket alike.
+
+It asks in this order: is the app called by one of its own names, by a page of its own, for something that is
+served, by somebody who is logged in? Streamlit's own check of a WebSocket's Origin comes later and is content
+with what passes here; for other origins it would ask the internet for this computer's address.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import parse_qsl, urlencode
+
+from starlette.datastructures import Headers
+from starlette.requests import HTTPConnection
+from starlette.responses import RedirectResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from pathology_app.access.frames import without_script_path
+from pathology_app.access.headers import with_security_headers
+from pathology_app.access.names import Names, is_loopback
+from pathology_app.access.refusal import RefusedError, answer
+from pathology_app.access.tokens import SESSION_S, Login
+
+MAX_WEBSOCKETS = 200
+"""Open tabs, in the whole process."""
+
+PAGES = ("/", "/worklist", "/slide")
+WEBSOCKET = "/_stcore/stream"
+_SERVED = re.compile(
+    r"/(static|media|tiles|overlays|thumbnails|viewer)/.*|/favicon\.png|/_stcore/(health|host-config)", re.ASCII
+)
+"""Beside the pages. Streamlit's metrics, uploads, log-in and agent routes are not served."""
+
+_METHODS = ("GET", "HEAD", "OPTIONS")
+_FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip", "via")
+
+
+@dataclass(frozen=True)
+class Access:
+    """Who may come in.
+
+    Attributes:
+        names: the app's own.
+        login: takes tokens.
+        everybody_logs_in: also callers from this computer; else only those from others.
+    """
+
+    login: Login
+    names: Names = field(default_factory=Names)
+    everybody_logs_in: bool = False
+
+
+class Guard:
+    """Lets through what is meant for this app, and puts the security headers on every answer."""
+
+    def __init__(self, app: ASGIApp, access: Access, script: Path) -> None:
+        """Args: script: of Streamlit's app; its folder is told to nobody."""
+        self._app, self._access, self._script = app, access, script
+        self._websockets = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket"):
+            await self._app(scope, receive, send)
+            return
+        send = with_security_headers(send)
+        try:
+            token = _take_token(scope)
+            _check_names(scope, self._access.names)
+            _check_sender(scope)
+            _check_request(scope)
+            if token is not None and scope["type"] == "http" and scope["method"] == "GET":
+                await self._log_in(token, scope, receive, send)
+                return
+            self._check_login(scope)
+            self._check_websockets(scope)
+        except RefusedError as refused:
+            await answer(refused, scope, receive, send)
+            return
+        await self._pass(scope, receive, send)
+
+    async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_websocket = scope["type"] == "websocket"
+        if is_websocket:
+            send = without_script_path(send, self._script)
+        self._websockets += is_websocket
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self._websockets -= is_websocket
+
+    async def _log_in(self, token: str, scope: Scope, receive: Receive, send: Send) -> None:
+        """Spend a token for a cookie, and go on to the link without the token.
+
+        Raises:
+            RefusedError: the token was spent or never given.
+        """
+        session = self._access.login.spend(token)
+        if session is None:
+            raise RefusedError(
+                401,
+                "link_is_spent",
+                "This link was used, or is not of this run of gemslide: each is good once. Ask for the link that "
+                "stands on the terminal now. If you have just used it in this browser, go on to the worklist.",
+            )
+        query = scope["query_string"].decode("ascii")
+        response = RedirectResponse("/" + (f"?{query}" if query else ""), status_code=303)
+        response.headers["Cache-Control"] = "no-store"
+        response.set_cookie(
+            _cookie_name(scope), session, max_age=SESSION_S, httponly=True, samesite="strict", secure=_is_https(scope)
+        )
+        await response(scope, receive, send)
+
+    def _check_login(self, scope: Scope) -> None:
+        access = self._access
+        if not access.everybody_logs_in and not access.names.are_public and _is_local(scope):
+            return
+        if access.login.admits(HTTPConnection(scope).cookies.get(_cookie_name(scope))):
+            return
+        access.login.offer()
+        raise RefusedError(
+            401,
+            "log_in",
+            "Open the link that gemslide printed on the terminal where it runs. It is good once, and lets this browser "
+            "in for 12 hours. If you have logged in before and came by a link from elsewhere, go on to the worklist.",
+        )
+
+    def _check_websockets(self, scope: Scope) -> None:
+        if scope["type"] == "websocket" and self._websockets >= MAX_WEBSOCKETS:
+            raise RefusedError(503, "too_many", f"{MAX_WEBSOCKETS} pages are open already. Close some.")
+
+
+def _take_token(scope: Scope) -> str | None:
+    """The token in the link of a page. It is taken out of the scope, so that no log of the server shows it."""
+    pairs = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+    tokens = [value for key, value in pairs if key == "token"]
+    if not tokens:
+        return None
+    scope["query_string"] = urlencode([pair for pair in pairs if pair[0] != "token"]).encode("ascii")
+    return tokens[0] if scope["path"] == "/" else None
+
+
+def _check_names(scope: Scope, names: Names) -> None:
+    hosts = Headers(scope=scope).getlist("host")
+    if len(hosts) != 1 or not names.include(hosts[0], scope.get("server")):
+        raise RefusedError(
+            400,
+            "unknown_host",
+            "This app is not known by the name in your browser's address line. If it should be, start it with "
+            "`gemslide app --name NAME` (with :PORT if another port stands there), or with GEMSLIDE_NAMES.",
+        )
+
+
+def _check_sender(scope: Scope) -> None:
+    """Only pages of this app may ask, and people who follow a link to one of its pages."""
+    headers = Headers(scope=scope)
+    origins = headers.getlist("origin")
+    if origins and origins not in ([f"{scheme}://{headers['host']}"] for scheme in _schemes(scope)):
+        raise RefusedError(403, "foreign_origin", "This app answers to its own pages only.")
+    follows_link = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
+    if headers.get("sec-fetch-site", "none") not in ("same-origin", "none") and not (
+        follows_link and scope["path"] in PAGES
+    ):
+        raise RefusedError(403, "foreign_site", "This app answers to its own pages only.")
+
+
+def _check_request(scope: Scope) -> None:
+    """Nothing is uploaded here, so no request has a body; and nothing but the app's own paths is served."""
+    if scope["type"] == "websocket":
+        if scope["path"] != WEBSOCKET:
+            raise RefusedError(404, "not_found", "Nothing is served under this link.")
+        return
+    if scope["method"] not in _METHODS:
+        raise RefusedError(405, "method", "This app only shows: GET, HEAD and OPTIONS are answered.")
+    headers = Headers(scope=scope)
+    if headers.get("content-length", "0").strip() != "0" or "transfer-encoding" in headers:
+        raise RefusedError(413, "body", "This app only shows: a request must not have a body.")
+    if scope["path"] not in PAGES and not _SERVED.fullmatch(scope["path"]):
+        raise RefusedError(404, "not_found", "Nothing is served under this link.")
+
+
+def _is_local(scope: Scope) -> bool:
+    """Whether caller and server are both on this computer's loopback, with no proxy between them that says so."""
+    client, server = scope.get("client") or (None,), scope.get("server") or (None,)
+    is_forwarded = any(name in Headers(scope=scope) for name in _FORWARDED)
+    return is_loopback(client[0]) and is_loopback(server[0]) and not is_forwarded
+
+
+def _schemes(scope: Scope) -> tuple[str, ...]:
+    """Schemes an own page may have. A proxy that ends https and says so is believed, as it can only narrow this."""
+    return ("https",) if _is_https(scope) else ("http",)
+
+
+def _is_https(scope: Scope) -> bool:
+    return scope.get("scheme") in ("https", "wss") or Headers(scope=scope).get("x-forwarded-proto") == "https"
+
+
+def _cookie_name(scope: Scope) -> str:
+    """Browsers do not tell ports apart: two apps on one computer must not share a cookie."""
+    _, port = scope.get("server") or ("", None)
+    return f"gemslide_session_{port or 0}"

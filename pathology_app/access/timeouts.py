@@ -1,0 +1,95 @@
+"""How long a connection may take: for its headers, for reading the answer, and between requests.
+
+uvicorn itself only limits the rest between two requests. It never ends a client that sends its headers a byte at
+a time, or that does not read what it asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+MAX_WAITING = 100
+"""Connections whose headers are not there yet. With more, the oldest are ended: a flood of them keeps nobody out."""
+GRACE_S = 1.0
+"""Before that, a connection may just not have been read."""
+
+
+@dataclass(frozen=True)
+class Timeouts:
+    """In seconds."""
+
+    headers_s: float = 10.0
+    """From the connection, or from a further request's first byte, to the end of the request's headers."""
+    answer_s: float = 120.0
+    """From there until the answer is read; long enough for Streamlit's own scripts over a slow line."""
+    idle_s: int = 15
+    """Between two requests on one connection."""
+
+
+class TimedProtocol(H11Protocol):
+    """uvicorn's protocol on h11 (which limits the size of headers, too), with the timeouts kept."""
+
+    timeouts: ClassVar[Timeouts] = Timeouts()
+    waiting: ClassVar[dict[TimedProtocol, float]] = {}
+    """Those that wait for headers, oldest first, and since when."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._expect_headers()
+
+    def data_received(self, data: bytes) -> None:
+        is_between_requests = self.cycle is None or self.cycle.response_complete
+        if is_between_requests and self not in self.waiting:
+            self._expect_headers()
+        cycle = self.cycle
+        super().data_received(data)
+        if self.cycle is not cycle:
+            self._end_in(self.timeouts.answer_s)
+
+    def on_response_complete(self) -> None:
+        cycle = self.cycle
+        super().on_response_complete()
+        if self.cycle is not cycle:  # a request that was waiting behind the last one
+            self._end_in(self.timeouts.answer_s)
+
+    def handle_websocket_upgrade(self, event: h11.Request) -> None:
+        self._cancel()
+        super().handle_websocket_upgrade(event)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._cancel()
+        super().connection_lost(exc)
+
+    def _expect_headers(self) -> None:
+        now_s = self.loop.time()
+        self._end_in(self.timeouts.headers_s)
+        self.waiting[self] = now_s
+        for oldest, since_s in list(self.waiting.items())[:-MAX_WAITING]:
+            if now_s - since_s > GRACE_S:
+                del self.waiting[oldest]
+                oldest.transport.abort()
+
+    def _end_in(self, seconds: float) -> None:
+        self._cancel()
+        # Not closed in good order: that would wait for the client to read what it does not read.
+        self._deadline = self.loop.call_later(seconds, self.transport.abort)
+
+    def _cancel(self) -> None:
+        self.waiting.pop(self, None)
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+
+def protocol_with(timeouts: Timeouts) -> type[asyncio.Protocol]:
+    """A protocol class for uvicorn's `Config(http=…)`, which makes the instances itself."""
+    return type("TimedProtocol", (TimedProtocol,), {"timeouts": timeouts, "waiting": {}})

@@ -1,0 +1,12 @@
+"""Whatever a project holds, the web app shows the rest of it, and says what is wrong."""
+
+from __future__ import annotations
+
+from tests.attacks import web_projects
+
+
+def test_a_damaged_slide_leaves_the_others_to_be_seen() -> None:
+    result = web_projects.attack(10, 3)
+
+    assert result.findings == []
+    assert result.attempts == 10

@@ -1,0 +1,83 @@
+"""The web app over projects that somebody damaged: each row, page and tile fails alone, in words.
+
+    python -m tests.attacks.web_projects --times 300 --seed 1
+
+Promised: whatever the files of one slide hold, the others are shown; the damaged one says so; no page ends in an
+error of the program, none takes ten seconds, and hotspots that cannot be read are never "none".
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import tempfile
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+from pipeline.project import Project
+from tests.attacks.attack import Result, main
+from tests.attacks.hostile_projects import variants
+from tests.attacks.web_project_looks import HEALTHY, LONGEST_S, look
+from tests.pathology_app.small_project import SLIDE_ID, make_project
+
+
+def attack(times: int, seed: int) -> Result:
+    """Look at as many damaged projects, in a process that is ended when it hangs."""
+    result = Result("hostile projects before the web app")
+    chosen = list(variants())
+    random.Random(seed).shuffle(chosen)
+    with tempfile.TemporaryDirectory() as folder:
+        whole = Path(folder) / "whole"
+        _make_whole(whole)
+        looker = _Looker()
+        for number, name in enumerate(chosen[:times]):
+            root = Path(folder) / str(number)
+            shutil.copytree(whole, root)
+            variants()[name](Project(root))
+            result.attempts += 1
+            result.findings += [f"{name}: {finding}" for finding in looker.look(root, name)]
+            shutil.rmtree(root)
+        looker.close()
+    return result
+
+
+def _make_whole(root: Path) -> None:
+    """The small project, with a second slide beside the one that is going to be damaged."""
+    root.mkdir()
+    project = make_project(root)
+    healthy = project.store_path(HEALTHY)
+    shutil.copytree(project.store_path(SLIDE_ID), healthy, ignore=shutil.ignore_patterns("predictions"))
+    text = (healthy / "zarr.json").read_text()
+    (healthy / "zarr.json").write_text(text.replace(f'"{SLIDE_ID}"', f'"{HEALTHY}"'))
+
+
+class _Looker:
+    """A process that looks at projects; another one takes its place when it hangs."""
+
+    def __init__(self) -> None:
+        self._start()
+
+    def look(self, root: Path, name: str) -> list[str]:
+        """What was not as promised of one project."""
+        looking = self._pool.submit(look, root, name)
+        try:
+            return looking.result(timeout=LONGEST_S)
+        except TimeoutError:
+            self.close()
+            self._start()
+            return [f"not done after {LONGEST_S:.0f} s"]
+
+    def close(self) -> None:
+        """End the process, whatever it is doing."""
+        for process in list(self._pool._processes.values()):
+            process.kill()
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def _start(self) -> None:
+        self._pool = ProcessPoolExecutor(1, mp_context=get_context("spawn"))
+        self._pool.submit(len, ()).result()  # so that its start is not counted
+
+
+if __name__ == "__main__":
+    main(attack, times=1000)
