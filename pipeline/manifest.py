@@ -26,6 +26,8 @@ SLIDE_SUFFIXES = frozenset(
 )
 ANNOTATION_SUFFIXES = (".geojson", ".json", ".xml")
 """Looked for beside each slide, in this order."""
+MAX_MANIFEST_BYTES = 64 * 2**20
+"""About half a million slides."""
 
 
 class SlideEntry(BaseModel):

@@ -41,7 +41,7 @@ VERSIONED = (
 
 @dataclass(frozen=True)
 class SlideOutcome:
-    """How one slide ended: one `--json` line, one row of the closing table."""
+    """How one slide ended: one `--json` line (`cli_output.Reporter`), one row of the closing table."""
 
     slide_id: str
     status: Status
@@ -58,9 +58,6 @@ class SlideOutcome:
     def from_error(cls, slide_id: str, error: GemslideError, seconds: float) -> SlideOutcome:
         status: Status = "no_tissue" if error.code == "no_tissue" else "refused"
         return cls(slide_id, status, code=error.code, message=str(error), seconds=round(seconds, 3))
-
-    def as_json(self) -> str:
-        return json.dumps(asdict(self))
 
 
 def new_run_id() -> str:
