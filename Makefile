@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 PROJECT ?= demo
 
 .PHONY: demo app test test-fast check bench chaos fuzz setup system frontend clean
@@ -36,14 +37,17 @@ fuzz: $(STAMP)
 
 setup: $(STAMP)
 
-# The lock is exact; --no-deps on the project itself keeps pip from looking further.
-$(STAMP): requirements.lock pyproject.toml
+# The locks are exact and complete: --no-deps keeps pip from looking further. Only torch may bring what they do not name
+# (its builds for CUDA do), so it comes second, when all else that it needs is there.
+$(STAMP): requirements.lock requirements-torch.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "Python 3.11 or newer is needed, $(PYTHON) is older: make PYTHON=/path/to/python3.11 ..."; exit 1; }
 	@echo "installing into $(VENV): about 3 GB, a few minutes, once"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	$(PIP) --no-deps --require-hashes -r requirements.lock
+	$(PIP) -r requirements-torch.lock
+	$(PIP) --no-deps --no-build-isolation --editable .
+	$(BIN)/python -m pip check
 	touch $@
 
 system:

@@ -1,12 +1,18 @@
-"""How verbs speak: JSON lines or words, a closing table of failures, exit codes."""
+"""How verbs speak: JSON lines or words, a closing table of failures, exit codes.
+
+Words on the terminal name files. JSON lines do not: they are kept and passed on, so sources' names are taken out here.
+"""
 
 from __future__ import annotations
 
+import json
+import re
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import NoReturn
+from dataclasses import asdict, replace
+from typing import Any, NoReturn
 
 import typer
 from rich.console import Console
@@ -14,32 +20,58 @@ from rich.table import Table
 from rich.text import Text
 
 from pipeline.errors import GemslideError
+from pipeline.project import SLIDE_ID_PATTERN
 from pipeline.run_record import SlideOutcome
+from pipeline.source_names import SourceNames
 
 
 class Reporter:
-    """Collects one outcome per slide or run and tells the person at the end."""
+    """Collects one outcome per slide or run and tells the person at the end.
 
-    def __init__(self, *, as_json: bool) -> None:
+    Args:
+        sources: whose names JSON lines must not hold; may grow while the run learns of more.
+    """
+
+    def __init__(self, *, as_json: bool, sources: SourceNames | None = None) -> None:
         self._as_json = as_json
+        self.sources = sources or SourceNames()
         self.outcomes: list[SlideOutcome] = []
 
     def add(self, outcome: SlideOutcome) -> None:
         self.outcomes.append(outcome)
         if self._as_json:
-            typer.echo(outcome.as_json())
+            self.print_outcome(outcome)
         elif outcome.is_good:
             typer.echo(f"{outcome.slide_id}: {outcome.message or outcome.status} ({outcome.seconds:.1f} s)")
 
     def attempt(self, slide_id: str, work: Callable[[], SlideOutcome]) -> SlideOutcome:
-        """Run the work on one slide; what is wrong with it does not stop the others."""
+        """Run the work on one slide; what is wrong with it does not stop the others.
+
+        Returns:
+            How it ended, without the names of sources: a run record may hold it.
+        """
         start = time.perf_counter()
         try:
             outcome = work()
         except GemslideError as error:
             outcome = SlideOutcome.from_error(slide_id, error, time.perf_counter() - start)
         self.add(outcome)
-        return outcome
+        return self._without_names(outcome)
+
+    def print_json(self, facts: Mapping[str, Any]) -> None:
+        """One line on standard output, without the names of sources."""
+        typer.echo(json.dumps(self.sources.removed_from(dict(facts))))
+
+    def print_outcome(self, outcome: SlideOutcome) -> None:
+        """An outcome as a JSON line."""
+        typer.echo(json.dumps(asdict(self._without_names(outcome))))
+
+    def _without_names(self, outcome: SlideOutcome) -> SlideOutcome:
+        """As lines and records may hold it. Its output lies in the project, where slides go by their ids."""
+        if re.fullmatch(SLIDE_ID_PATTERN, outcome.slide_id):  # else it is a file's stem that cannot be an id
+            self.sources.keep(outcome.slide_id)
+        slide_id, message = map(self.sources.removed_from, (outcome.slide_id, outcome.message))
+        return replace(outcome, slide_id=slide_id, message=message)
 
     def finish(self) -> None:
         """Print the table of failures and leave with 1 if there are any."""
@@ -66,22 +98,23 @@ def errors_in_words(*, as_json: bool = False, name: str = "run", reporter: Repor
     """One message and exit code 1 in place of a traceback, for what is not about a single slide.
 
     Args:
-        reporter: its table of failed slides is printed first, so that a run cut short still names them.
+        reporter: its table of failed slides is printed first, so that a run cut short still names them; and it knows
+            the names that a JSON line must not hold.
     """
+    reporter = reporter or Reporter(as_json=as_json)
     try:
         yield
     except GemslideError as error:
-        if reporter:
-            reporter.print_failures()
-        _leave(error.code, str(error), as_json=as_json, name=name, cause=error)
+        reporter.print_failures()
+        _leave(error.code, str(error), reporter, as_json=as_json, name=name, cause=error)
     except OSError as error:  # a folder that may not be written, a disk that went away
         where = error.filename or "a file"
         message = f"{where}: {error.strerror}. Check that it exists and that you may read and write there."
-        _leave("unreadable", message, as_json=as_json, name=name, cause=error)
+        _leave("unreadable", message, reporter, as_json=as_json, name=name, cause=error)
 
 
-def _leave(code: str, message: str, *, as_json: bool, name: str, cause: Exception) -> NoReturn:
+def _leave(code: str, message: str, reporter: Reporter, *, as_json: bool, name: str, cause: Exception) -> NoReturn:
     if as_json:
-        typer.echo(SlideOutcome(name, "refused", code=code, message=message).as_json())
+        reporter.print_outcome(SlideOutcome(name, "refused", code=code, message=message))
     typer.echo(f"error [{code}]: {message}", err=True)
     raise typer.Exit(1) from cause

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import difflib
 import ipaddress
-import tomllib
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from pipeline.errors import BadRecipeError
+from training.foundation.class_names import check_class_name
+from training.foundation.toml_file import read_toml
+
+ClassName = Annotated[str, AfterValidator(check_class_name)]
 
 
 class Section(BaseModel):
@@ -129,9 +132,9 @@ class TileConfig(Section):
     """Where QuPath's coordinates begin on slides scanned in part (MRXS, SCN); it crops unless opened with --no-crop."""
     min_label_fraction: float = Field(0.5, gt=0, le=1)
     """By area: share of a tile that one class must cover for the tile to carry its label."""
-    classes: tuple[str, ...] = ()
+    classes: tuple[ClassName, ...] = ()
     """Class order; empty: the annotations' names in alphabetical order."""
-    ignore_classes: tuple[str, ...] = ()
+    ignore_classes: tuple[ClassName, ...] = ()
     """Annotation classes that give no label."""
     note: str = ""
     """What a reader of results must know about these labels; stands in every evaluation on this tile set."""
@@ -153,7 +156,7 @@ class InferConfig(Section):
     min_tissue: float = Field(0.5, ge=0, le=1)
     threshold: float = Field(0.5, gt=0, lt=1)
     """Probability from which a cell belongs to a hotspot."""
-    hotspot_classes: tuple[str, ...] = ()
+    hotspot_classes: tuple[ClassName, ...] = ()
     """Classes to look for; empty: all but the first of the class order."""
     max_hotspots: int = Field(50, ge=1)
 
@@ -205,13 +208,15 @@ def load_settings(path: Path) -> Settings:
     """Read `gemslide.toml`; a project without one has the defaults.
 
     Raises:
-        BadRecipeError: not TOML, an unknown key or a value out of range.
+        BadRecipeError: cannot be read, not TOML, an unknown key or a value out of range.
     """
-    if not path.exists():
-        return Settings()
     try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raw = read_toml(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return Settings()
+    except OSError as error:
+        raise BadRecipeError(f"{path}: cannot be read: {error.strerror}.") from error
+    except ValueError as error:
         raise BadRecipeError(f"{path}: not valid TOML: {error}.") from error
     return parse_section(Settings, raw, where=str(path))
 
@@ -236,7 +241,7 @@ def _in_words(kind: type[Section], detail: object) -> str:
     location = [str(part) for part in detail["loc"]]
     name = ".".join(location)
     if detail["type"] != "extra_forbidden":
-        return f"`{name}` = {detail['input']!r}: {detail['msg']}"
+        return f"`{name}` = {detail['input']!r:.200}: {detail['msg']}"
     known = sorted(_fields_at(kind, location[:-1]))
     near = difflib.get_close_matches(location[-1], known, n=1)
     hint = f"did you mean `{near[0]}`?" if near else f"known keys: {', '.join(known)}"

@@ -34,7 +34,7 @@ class Finding:
 
 def examine(project: Path) -> list[Finding]:
     """Look at everything a run may need. Libraries are imported one by one, so that a missing one is a finding."""
-    reinstall = "make setup (or: pip install --force-reinstall -r requirements.lock)"
+    reinstall = "make setup (or: pip install --force-reinstall -r requirements.lock; for torch requirements-torch.lock)"
     entry_points = f"{reinstall}, then pip install --no-deps -e ."
     return [
         *(Finding(f"version {n}", v != "not installed", v, reinstall) for n, v in versions().items()),

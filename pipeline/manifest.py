@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import csv
 import difflib
+import io
 import itertools
 import os
 import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from pipeline.errors import BadManifestError
 from pipeline.files import write_text_atomic
 from pipeline.project import check_slide_id
+from training.foundation.class_names import check_class_name, check_printable
 from training.foundation.names import NAME_PATTERN
+from training.foundation.reading import read_regular
 
 Split = Literal["train", "val", "test"]
 
@@ -27,6 +30,20 @@ SLIDE_SUFFIXES = frozenset(
 )
 ANNOTATION_SUFFIXES = (".geojson", ".json", ".xml")
 """Looked for beside each slide, in this order."""
+MAX_MANIFEST_BYTES = 64 * 2**20
+"""About half a million slides."""
+MAX_SHOWN = 10
+"""Names in a message."""
+
+
+def _without_nul(path: str) -> str:
+    if "\0" in path:
+        raise ValueError("holds the character U+0000, which no path has")
+    return path
+
+
+Line = Annotated[str, AfterValidator(check_printable)]
+FilePath = Annotated[str, AfterValidator(_without_nul)]
 
 
 class SlideEntry(BaseModel):
@@ -34,18 +51,18 @@ class SlideEntry(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    path: str = Field(min_length=1)
+    path: FilePath = Field(min_length=1)
     """Slide file, relative to the manifest."""
     slide_id: str = Field(pattern=NAME_PATTERN)
     """Default: the file's stem."""
-    patient_id: str | None = None
-    site: str | None = None
-    scanner: str | None = None
-    mpp: float | None = Field(None, gt=0)
+    patient_id: Line | None = None
+    site: Line | None = None
+    scanner: Line | None = None
+    mpp: float | None = Field(None, gt=0, allow_inf_nan=False)
     """Microns per level-0 pixel; overrides the file."""
-    annotations: str | None = None
+    annotations: FilePath | None = None
     """Annotation file, relative to the manifest."""
-    label: str | None = None
+    label: Annotated[str, AfterValidator(check_class_name)] | None = None
     """Label of the whole slide."""
     split: Split | None = None
     exclude: str | None = None
@@ -79,21 +96,23 @@ def load_cohort(path: Path) -> Cohort:
     """Read and check a manifest.
 
     Raises:
-        BadManifestError: not there, not CSV, an unknown column, a bad value, or a slide_id twice.
+        BadManifestError: not there, too large, not CSV, an unknown column, a bad value, or a slide_id twice.
     """
     try:
-        with path.open(encoding="utf-8-sig", newline="") as stream:
-            rows = csv.DictReader(stream)
-            _check_columns(path, list(rows.fieldnames or []))
-            numbered = enumerate(rows, start=2)
-            entries = tuple(_entry(path, number, row) for number, row in numbered if any(_cells(row)))
+        text = read_regular(path, max_bytes=MAX_MANIFEST_BYTES).decode("utf-8-sig")
+        rows = csv.DictReader(io.StringIO(text, newline=""))
+        _check_columns(path, list(rows.fieldnames or []))
+        numbered = enumerate(rows, start=2)
+        entries = tuple(_entry(path, number, row) for number, row in numbered if any(_cells(row)))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise BadManifestError(f"{path}: cannot be read as a UTF-8 CSV file: {error}.") from error
     if not entries:
         raise BadManifestError(f"{path}: has no slides. Make one with `gemslide cohort init FOLDER`.")
     twice = [slide_id for slide_id, count in Counter(e.slide_id for e in entries).items() if count > 1]
     if twice:
-        raise BadManifestError(f"{path}: slide_id {', '.join(twice)} stands on more than one row. Make them differ.")
+        more = f" and {len(twice) - MAX_SHOWN} more" if len(twice) > MAX_SHOWN else ""
+        named = ", ".join(twice[:MAX_SHOWN])
+        raise BadManifestError(f"{path}: slide_id {named}{more} stands on more than one row. Make them differ.")
     return Cohort(path=path, entries=entries)
 
 
@@ -104,14 +123,14 @@ def _cells(row: dict[str | Any, str | Any]) -> Iterator[str]:
 
 def _check_columns(path: Path, names: list[str]) -> None:
     if "path" not in names:
-        raise BadManifestError(f"{path}: no column `path`; found {', '.join(names) or 'an empty file'}.")
+        raise BadManifestError(f"{path}: no column `path`; found {', '.join(names)[:200] or 'an empty file'}.")
     for name in names:
         if names.count(name) > 1:
             raise BadManifestError(f"{path}: the column `{name}` stands there {names.count(name)} times. Keep one.")
         if name not in COLUMNS:
             near = difflib.get_close_matches(name, COLUMNS, n=1)
             hint = f"did you mean `{near[0]}`?" if near else f"known columns: {', '.join(COLUMNS)}"
-            raise BadManifestError(f"{path}: unknown column `{name}`: {hint}.")
+            raise BadManifestError(f"{path}: unknown column `{name:.200}`: {hint}.")
 
 
 def _entry(path: Path, number: int, row: dict[str | Any, str | Any]) -> SlideEntry:
@@ -124,7 +143,7 @@ def _entry(path: Path, number: int, row: dict[str | Any, str | Any]) -> SlideEnt
         return SlideEntry.model_validate(values)
     except ValidationError as error:
         findings = "; ".join(
-            f"`{'.'.join(map(str, e['loc']))}` = {e['input'] if e['type'] != 'missing' else 'empty'!r}: {e['msg']}"
+            f"`{'.'.join(map(str, e['loc']))}` = {e['input'] if e['type'] != 'missing' else 'empty'!r:.200}: {e['msg']}"
             for e in error.errors()
         )
         raise BadManifestError(f"{path}, line {number}: {findings}.") from error
@@ -171,4 +190,4 @@ def _relative(path: Path, manifest: Path) -> str:
 
 
 def _quoted(cell: str) -> str:
-    return '"' + cell.replace('"', '""') + '"' if any(c in cell for c in ',"\n') else cell
+    return '"' + cell.replace('"', '""') + '"' if any(c in cell for c in ',"\r\n') else cell

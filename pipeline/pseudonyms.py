@@ -20,8 +20,9 @@ from pathlib import Path
 
 from pipeline.errors import BadManifestError, LockedError
 from pipeline.files import explain_unwritable, replace_file
-from pipeline.manifest import COLUMNS, Cohort, SlideEntry, load_cohort
+from pipeline.manifest import COLUMNS, MAX_MANIFEST_BYTES, Cohort, SlideEntry, load_cohort
 from pipeline.project import STORE_SUFFIX, Project
+from training.foundation.reading import read_regular
 
 KINDS = ("slide", "patient", "site")
 _RUN_RECORD = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{6}\.json")
@@ -139,8 +140,8 @@ def read_map(path: Path) -> PseudonymMap:
     if not path.exists():
         return PseudonymMap(path, [])
     try:
-        with path.open(encoding="utf-8", newline="") as stream:
-            header, *lines = csv.reader(stream)
+        text = read_regular(path, max_bytes=MAX_MANIFEST_BYTES).decode()
+        header, *lines = csv.reader(StringIO(text, newline=""))
     except (OSError, ValueError, csv.Error) as error:
         raise BadManifestError(f"{path}: cannot be read as a map of pseudonyms: {error}.") from error
     if tuple(header) != MAP_COLUMNS:

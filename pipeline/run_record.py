@@ -5,7 +5,6 @@ A record names inputs by id and SHA-256, never by path: slide file names can nam
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -36,7 +35,7 @@ VERSIONED = (
 
 @dataclass(frozen=True)
 class SlideOutcome:
-    """How one slide ended: one `--json` line, one row of the closing table."""
+    """How one slide ended: one `--json` line (`cli_output.Reporter`), one row of the closing table."""
 
     slide_id: str
     status: Status
@@ -53,9 +52,6 @@ class SlideOutcome:
     def from_error(cls, slide_id: str, error: GemslideError, seconds: float) -> SlideOutcome:
         status: Status = "no_tissue" if error.code == "no_tissue" else "refused"
         return cls(slide_id, status, code=error.code, message=str(error), seconds=round(seconds, 3))
-
-    def as_json(self) -> str:
-        return json.dumps(asdict(self))
 
 
 def versions() -> dict[str, str]:

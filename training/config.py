@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import difflib
-import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, model_validator
 
 from training.engine.plan import spell_out
 from training.engine.recompute import Recompute
 from training.engine.schedule import check_request
 from training.errors import BadRecipeError
+from training.foundation.class_names import check_class_name
 from training.foundation.names import NAME_PATTERN
+from training.foundation.toml_file import read_toml
 
 RECIPES_DIR = Path(__file__).parent / "recipes"
 MAX_DEPTH, MAX_CLASSES = 2000, 1000
@@ -32,7 +33,7 @@ class DataConfig(Section):
     tile_set: str = Field(pattern=NAME_PATTERN)
     source: str = "tiles"
     """Name of a dataset in the entry-point group `gemslide.datasets`."""
-    classes: tuple[str, ...] = ()
+    classes: tuple[Annotated[str, AfterValidator(check_class_name)], ...] = ()
     """Class order; empty takes the tile set's."""
     balance: bool = False
     """Draw every class equally often."""
@@ -219,11 +220,13 @@ def load_recipe(path: Path) -> Recipe:
     """Read and check a recipe.
 
     Raises:
-        BadRecipeError: not TOML, an unknown key, or values that do not fit.
+        BadRecipeError: cannot be read, not TOML, an unknown key, or values that do not fit.
     """
     try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raw = read_toml(path)
+    except OSError as error:
+        raise BadRecipeError(f"{path}: cannot be read: {error.strerror}.") from error
+    except ValueError as error:
         raise BadRecipeError(f"{path}: not valid TOML: {error}.") from error
     try:
         return Recipe.model_validate(raw)
@@ -244,7 +247,7 @@ def _in_words(detail: dict[str, Any]) -> str:
         return f"{where} is missing"
     if detail["type"] == "value_error":
         return f"{where}: {detail['ctx']['error']!s}"
-    return f"{where} = {detail['input']!r}: {detail['msg']}"
+    return f"{where} = {detail['input']!r:.200}: {detail['msg']}"
 
 
 def _known_keys(path: list[str]) -> list[str]:

@@ -17,6 +17,8 @@ from pipeline.tiles.annotations.rings import polygons_of
 
 MAX_PIECE_VERTICES = 128
 """Larger areas are cut up, so that a tile is compared with what lies near it only."""
+MAX_LOOKED_AT = 256
+"""Areas whose neighbours are asked for at once."""
 MAX_HALVINGS = 32
 """Corners that lie closer together than numbers can tell are not cut apart."""
 
@@ -85,10 +87,26 @@ def label_tiles(
 def _joined(shapes: Sequence[BaseGeometry]) -> list[BaseGeometry]:
     """Areas that do not overlap and together cover what the shapes cover; those that touch none stay as they are."""
     every: NDArray[np.object_] = np.asarray(shapes)
-    one, other = shapely.STRtree(every).query(every, predicate="intersects")
-    touches = np.zeros(len(every), bool)
-    touches[one[one != other]] = True
+    touches = _touches_another(every)
     return [*every[~touches], shapely.union_all(every[touches])]
+
+
+def _touches_another(shapes: NDArray[np.object_]) -> NDArray[np.bool_]:
+    """Whether each shape has a point in common with another.
+
+    The largest are looked at first, and those that are known to touch one are passed over, so that of thousands that
+    lie in each other not every pair is looked at.
+    """
+    tree, touches = shapely.STRtree(shapes), np.zeros(len(shapes), bool)
+    waiting, at_once = np.argsort(-shapely.area(shapes), kind="stable"), 1
+    while len(waiting):
+        looked_at = waiting[:at_once]
+        one, other = tree.query(shapes[looked_at], predicate="intersects")
+        one = looked_at[one]
+        touches[one[one != other]] = touches[other[one != other]] = True
+        waiting, at_once = waiting[at_once:], min(2 * at_once, MAX_LOOKED_AT)
+        waiting = waiting[~touches[waiting]]
+    return touches
 
 
 def _covered(boxes: NDArray[np.object_], areas: Sequence[BaseGeometry]) -> NDArray[np.float64]:

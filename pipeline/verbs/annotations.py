@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any, Literal
 
 import typer
 
-from pipeline.cli_output import errors_in_words
+from pipeline.cli_output import Reporter, errors_in_words
 from pipeline.errors import BadAnnotationError
 from pipeline.slides.open_slide import open_slide
+from pipeline.source_names import SourceNames
 from pipeline.store.reader import StoreReader
 from pipeline.tiles.annotations.drawn import AnnotationFile
 from pipeline.tiles.annotations.files import read_annotations, write_annotations
@@ -19,7 +19,8 @@ from pipeline.tiles.annotations.repair import RepairReport, labelled_regions
 
 
 def run_convert(source: Path, target: Path, to: Literal["qupath", "asap", "imagescope"], *, as_json: bool) -> None:
-    with errors_in_words(as_json=as_json, name=source.name):
+    reporter = Reporter(as_json=as_json, sources=SourceNames(source, target))
+    with errors_in_words(as_json=as_json, name="annotations", reporter=reporter):
         if target.exists():
             raise BadAnnotationError(f"{target}: exists already; it may hold work. Delete it or choose another name.")
         file = read_annotations(source)
@@ -28,14 +29,13 @@ def run_convert(source: Path, target: Path, to: Literal["qupath", "asap", "image
     facts = {
         "from": file.format,
         "to": to,
-        "output": str(target),
         "objects": len(file.objects),
         "written": num_written,
         "dropped": list(file.dropped),
         "lost": lost,
     }
     if as_json:
-        typer.echo(json.dumps(facts))
+        reporter.print_json(facts)
         return
     typer.echo(f"{target}: {num_written} objects ({to}) from {len(file.objects)} ({file.format})")
     for line in [*(f"dropped: {why}" for why in file.dropped), *lost]:
@@ -43,12 +43,13 @@ def run_convert(source: Path, target: Path, to: Literal["qupath", "asap", "image
 
 
 def run_check(path: Path, slide: Path | None, *, as_json: bool) -> None:
-    with errors_in_words(as_json=as_json, name=path.name):
+    reporter = Reporter(as_json=as_json, sources=SourceNames(path, *([slide] if slide else [])))
+    with errors_in_words(as_json=as_json, name="annotations", reporter=reporter):
         file = read_annotations(path)
         regions, repairs = labelled_regions(file)
         facts = _facts(file, repairs)
         if as_json:
-            typer.echo(json.dumps(facts))
+            reporter.print_json(facts)
         else:
             _print(facts, repairs)
         if slide is not None:

@@ -11,9 +11,10 @@ from pipeline.cli_output import Reporter, errors_in_words
 from pipeline.config import load_settings
 from pipeline.ingest.check import check_slide
 from pipeline.manifest import Cohort, SlideEntry, init_cohort, load_cohort
-from pipeline.project import open_project
+from pipeline.project import Project, open_project
 from pipeline.pseudonyms import pseudonymize_cohort
 from pipeline.run_record import SlideOutcome
+from pipeline.source_names import SourceNames
 from pipeline.tiles.annotations.files import read_annotations
 from pipeline.tiles.annotations.region import check_regions
 from pipeline.tiles.annotations.repair import labelled_regions
@@ -31,10 +32,10 @@ def run_init(folder: Path, out: Path) -> None:
 
 
 def run_check(manifest: Path, project: Path, *, as_json: bool) -> None:
-    with errors_in_words(as_json=as_json, name=manifest.name):
+    reporter = Reporter(as_json=as_json, sources=SourceNames(manifest, project=Project(project)))
+    with errors_in_words(as_json=as_json, name="cohort", reporter=reporter):
         cohort = load_cohort(manifest)
         assign_splits(cohort.included, load_settings(open_project(project).settings_path).tile.split)
-    reporter = Reporter(as_json=as_json)
     for entry in cohort.included:
         reporter.attempt(entry.slide_id, partial(_check, cohort, entry))
     reporter.finish()

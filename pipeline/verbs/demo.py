@@ -8,7 +8,7 @@ from pathlib import Path
 
 import typer
 
-from pipeline.cli_output import errors_in_words
+from pipeline.cli_output import Reporter, errors_in_words
 from pipeline.demo.demo import run_demo, summary
 from pipeline.project import open_project
 from pipeline.run_record import SlideOutcome
@@ -21,7 +21,8 @@ def run(project_dir: Path, *, as_json: bool) -> None:
     seconds = round(time.perf_counter() - start, 1)
     if as_json:
         message = json.dumps(result.evaluation.by_method)
-        typer.echo(SlideOutcome("demo", "done", message=message, output=str(result.report), seconds=seconds).as_json())
+        outcome = SlideOutcome("demo", "done", message=message, output=str(result.report), seconds=seconds)
+        Reporter(as_json=True).add(outcome)
     else:
         typer.echo(summary(result))
         typer.echo(f"took {seconds:.0f} s")

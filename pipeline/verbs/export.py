@@ -9,13 +9,15 @@ from pipeline.export.export import ExportRequest, export_slide, kind_of
 from pipeline.progress import bar
 from pipeline.project import STORE_SUFFIX, Project, open_project, slide_id_of
 from pipeline.run_record import RunRecord, SlideOutcome, recorded
+from pipeline.source_names import SourceNames
 
 
 def run_export(
     slide: str, out: Path, project_dir: Path, *, to: str | None, quality: int | None, associated: bool, as_json: bool
 ) -> None:
-    reporter = Reporter(as_json=as_json)
-    with errors_in_words(as_json=as_json, name=slide, reporter=reporter):
+    reporter = Reporter(as_json=as_json, sources=SourceNames(out, project=Project(project_dir)))
+    reporter.sources.add_typed([slide], Project(project_dir))
+    with errors_in_words(as_json=as_json, name="export", reporter=reporter):
         project, store = _find_store(slide, open_project(project_dir))
         request = ExportRequest(store, out, kind_of(to, out), quality, associated)
         # The record says neither where the copy went nor under which name: both can name people.
@@ -47,11 +49,11 @@ def _export(request: ExportRequest, record: RunRecord) -> SlideOutcome:
         report = export_slide(request, advance=advance)
     record.inputs.append({"id": report.slide_id, "sha256": report.source_sha256})
     record.outputs.append(f"{request.kind}, {report.bytes} bytes")
+    # Neither does a JSON line say where the copy went: it takes the name out of the message.
     how = "; ".join(f"{name} {words}" for name, words in report.how.items())
     return SlideOutcome(
         report.slide_id,
         "done",
         message=f"done: {request.out} ({request.kind}, {report.bytes / 2**20:.1f} MiB): {how}",
-        output=str(request.out),
         seconds=report.seconds,
     )

@@ -15,12 +15,14 @@ from pipeline.inference.predictor import Predictor
 from pipeline.progress import bar
 from pipeline.project import STORE_SUFFIX, Project, check_name, open_project, slide_id_of
 from pipeline.run_record import RunRecord, SlideOutcome, recorded
+from pipeline.source_names import SourceNames
 from training.foundation.names import is_name
 
 
 def run_infer(model: str, slides: list[str], project_dir: Path, *, as_json: bool) -> None:
     project = open_project(project_dir)
-    reporter = Reporter(as_json=as_json)
+    reporter = Reporter(as_json=as_json, sources=SourceNames(project=project))
+    reporter.sources.add_typed(slides, project)
     with errors_in_words(as_json=as_json, reporter=reporter):
         config = load_settings(project.settings_path).infer
         package = find_package(model, project)

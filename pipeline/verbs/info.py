@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import typer
 
-from pipeline.cli_output import errors_in_words
+from pipeline.cli_output import Reporter, errors_in_words
 from pipeline.project import open_project
 from pipeline.slides.open_slide import open_slide
 from pipeline.slides.slide import EncodedLevel
+from pipeline.source_names import SourceNames
 from pipeline.store.overlays import list_predictions
 from pipeline.store.reader import StoreReader, is_store
 from training.foundation.names import is_name
@@ -22,12 +22,14 @@ CODEC_NAMES = {"imagecodecs_jpeg": "JPEG", "imagecodecs_jpeg2k": "JPEG 2000", "z
 
 def run_info(path: Path, project_dir: Path, *, series: str | None, as_json: bool) -> None:
     project = open_project(project_dir)
-    with errors_in_words(as_json=as_json, name=path.name):
+    reporter = Reporter(as_json=as_json, sources=SourceNames(project=project))
+    with errors_in_words(as_json=as_json, name="info", reporter=reporter):
         if not path.exists() and is_name(path.name) and project.store_path(path.name).exists():
             path = project.store_path(path.name)  # a slide id
+        reporter.sources.add_typed([str(path)], project)
         facts = _store_facts(path) if series is None and is_store(path) else _slide_facts(path, series)
     if as_json:
-        typer.echo(json.dumps(facts))
+        reporter.print_json(facts)
         return
     for name, value in facts.items():
         lines = value if isinstance(value, list) else [value]

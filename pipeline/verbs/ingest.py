@@ -17,6 +17,7 @@ from pipeline.manifest import load_cohort
 from pipeline.progress import bar
 from pipeline.project import Project, open_project
 from pipeline.run_record import RunRecord, SlideOutcome, recorded
+from pipeline.source_names import SourceNames
 
 
 def run_ingest(
@@ -31,7 +32,7 @@ def run_ingest(
 ) -> None:
     """Ingest slides; `keep` names associated images to keep besides those of the settings."""
     project = open_project(project_dir)
-    reporter = Reporter(as_json=as_json)
+    reporter = Reporter(as_json=as_json, sources=SourceNames(*sources, project=project))
     with errors_in_words(as_json=as_json, reporter=reporter):
         config = load_settings(project.settings_path).ingest
         config = replace(config, keep_associated=tuple(dict.fromkeys((*config.keep_associated, *keep))))

@@ -13,12 +13,14 @@ from pipeline.progress import bar
 from pipeline.project import Project, open_project
 from pipeline.quality.quality import check_quality
 from pipeline.run_record import RunRecord, SlideOutcome, recorded
+from pipeline.source_names import SourceNames
 from pipeline.verbs.infer import find_slide_id
 
 
 def run_quality(slides: list[str], project_dir: Path, *, as_json: bool) -> None:
     project = open_project(project_dir)
-    reporter = Reporter(as_json=as_json)
+    reporter = Reporter(as_json=as_json, sources=SourceNames(project=project))
+    reporter.sources.add_typed(slides, project)
     with errors_in_words(as_json=as_json, reporter=reporter):
         config = load_settings(project.settings_path).quality
         slide_ids = _slide_ids(slides, project)

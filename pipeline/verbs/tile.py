@@ -13,6 +13,7 @@ from pipeline.manifest import load_cohort
 from pipeline.progress import bar
 from pipeline.project import open_project
 from pipeline.run_record import RunRecord, SlideOutcome, recorded
+from pipeline.source_names import SourceNames
 from pipeline.tiles.annotations.repair import repairs_in_words
 from pipeline.tiles.table import TileTable
 from pipeline.tiles.tile import make_tile_table
@@ -28,8 +29,8 @@ def run_tile(
     as_json: bool,
 ) -> None:
     project = open_project(project_dir)
-    reporter = Reporter(as_json=as_json)
-    with errors_in_words(as_json=as_json, name=tile_set):
+    reporter = Reporter(as_json=as_json, sources=SourceNames(*([manifest] if manifest else []), project=project))
+    with errors_in_words(as_json=as_json, name=tile_set, reporter=reporter):
         config = replace(load_settings(project.settings_path).tile, tile_px=tile_px, mpp=mpp)
         cohort = load_cohort(manifest) if manifest else None
         record = RunRecord("tile", {"tile": config.model_dump(mode="json"), "tile_set": tile_set})

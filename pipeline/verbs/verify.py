@@ -14,6 +14,7 @@ from pipeline.ingest.verify import verify_store
 from pipeline.manifest import load_cohort
 from pipeline.project import Project, open_project, slide_id_of
 from pipeline.run_record import SlideOutcome
+from pipeline.source_names import SourceNames
 
 
 def run_verify(
@@ -28,7 +29,8 @@ def run_verify(
     as_json: bool,
 ) -> None:
     project = open_project(project_dir)
-    reporter = Reporter(as_json=as_json)
+    reporter = Reporter(as_json=as_json, sources=SourceNames(*([source] if source else []), project=project))
+    reporter.sources.add_typed(slides, project)
     with errors_in_words(as_json=as_json, reporter=reporter):
         for store, slide in _stores(slides, project, source):
             check = partial(

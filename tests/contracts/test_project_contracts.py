@@ -11,6 +11,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
+from pipeline.cli_output import Reporter
 from pipeline.config import InferConfig
 from pipeline.inference.infer import infer_slide
 from pipeline.inference.predictor import Predictor
@@ -177,8 +178,9 @@ def test_run_records_hold_the_contract_s_keys(road):
             assert len(record["memory"]["live"]) == record["plan"]["data_parallel"] * record["plan"]["num_stages"]
 
 
-def test_a_json_line_holds_the_contract_s_keys():
-    line = json.loads(SlideOutcome("a", "refused", code="missing_mpp", message="m").as_json())
+def test_a_json_line_holds_the_contract_s_keys(capsys):
+    Reporter(as_json=True).add(SlideOutcome("a", "refused", code="missing_mpp", message="m"))
+    line = json.loads(capsys.readouterr().out)
 
     assert line.keys() == {"slide_id", "status", "code", "message", "output", "seconds"}
 

@@ -14,6 +14,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+LOCKS = ("requirements.lock", "requirements-torch.lock")
 NAMES_A_FILE = re.compile(r"^# file: (\S+)$", re.MULTILINE)
 
 
@@ -21,6 +22,19 @@ def blocks(path: Path) -> list[tuple[str, str]]:
     """(language, text) of every fenced block."""
     found = re.findall(r"^```(\w*)\n(.*?)^```$", path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     return [(language, text) for language, text in found]
+
+
+def normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def pins(file: str) -> list[tuple[str, str, int]]:
+    """(package, version, number of hashes) of a lock."""
+    text = (ROOT / file).read_text(encoding="utf-8").replace("\\\n", " ")
+    found = re.findall(r"^([A-Za-z][\w.-]*)==(\S+)(.*)$", text, re.MULTILINE)
+    return [
+        (normal(name), version, len(re.findall(r"--hash=sha256:[0-9a-f]{64}", rest))) for name, version, rest in found
+    ]
 
 
 def run(script: str, folder: Path) -> str:
@@ -50,14 +64,45 @@ def test_the_lock_satisfies_what_the_project_asks_for():
     from packaging.requirements import Requirement
 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    locked = dict(line.split("==") for line in (ROOT / "requirements.lock").read_text().split())
-    locked = {re.sub(r"[-_.]+", "-", name).lower(): version for name, version in locked.items()}
+    locked = {name: version for file in LOCKS for name, version, _ in pins(file)}
     extras = project["optional-dependencies"].values()
     for text in [*project["dependencies"], *(text for extra in extras for text in extra)]:
         requirement = Requirement(text)
         version = locked[re.sub(r"[-_.]+", "-", requirement.name).lower()]
         assert requirement.specifier.contains(version), (text, version)
     assert locked["torch"] == "2.13.0"
+
+
+def test_every_locked_package_but_torch_has_hashes_and_none_says_where_it_comes_from():
+    assert [name for name, _, num_hashes in pins("requirements.lock") if not num_hashes] == []
+    assert [name for name, _, _ in pins("requirements-torch.lock")] == ["torch"]
+    assert not any(re.search("://|index-url|find-links", (ROOT / file).read_text()) for file in LOCKS)
+
+
+def test_every_locked_package_is_asked_for_by_the_project_or_by_another():
+    from importlib.metadata import distribution
+
+    from packaging.requirements import Requirement
+
+    text = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    extras = text["project"]["optional-dependencies"].values()
+    asked = [
+        *text["project"]["dependencies"],
+        *text["build-system"]["requires"],
+        *(t for extra in extras for t in extra),
+    ]
+    waiting, needed = [Requirement(line) for line in asked], set()
+    while waiting:
+        each = waiting.pop()
+        known = {(normal(each.name), extra) for extra in ("", *each.extras)}
+        if not known <= needed:
+            needed |= known
+            found = [Requirement(line) for line in distribution(each.name).requires or []]
+            waiting += [r for r in found if r.marker is None or any(r.marker.evaluate({"extra": e}) for _, e in known)]
+
+    # hatchling asks for editables when it builds; tzdata is zoneinfo's where the system has no time zones.
+    unasked = {name for file in LOCKS for name, _, _ in pins(file)} - {name for name, _ in needed}
+    assert unasked == {"editables", "tzdata"}
 
 
 def test_the_engine_page_s_example_draws_a_schedule(tmp_path):

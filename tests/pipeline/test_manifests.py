@@ -1,9 +1,11 @@
 import csv
+import os
+from pathlib import Path
 
 import pytest
 
 from pipeline.errors import BadManifestError
-from pipeline.manifest import init_cohort, load_cohort
+from pipeline.manifest import MAX_MANIFEST_BYTES, init_cohort, load_cohort
 
 
 def write(tmp_path, text):
@@ -97,3 +99,41 @@ def test_empty_rows_of_a_spreadsheet_do_no_harm_and_a_doubled_column_is_refused(
 
     with pytest.raises(BadManifestError, match="`path` stands there 2 times"):
         load_cohort(write(tmp_path, "path,path\na.svs,b.svs\n"))
+
+
+@pytest.mark.parametrize("column", ["patient_id", "site", "scanner", "label"])
+def test_a_cell_that_cannot_be_printed_is_refused(tmp_path, column):
+    with pytest.raises(BadManifestError, match=rf"line 2: `{column}`.*U\+001B"):
+        load_cohort(write(tmp_path, f"path,{column}\na.svs,x\x1b[31m\n"))
+
+
+@pytest.mark.parametrize("text", ["path,annotations\na.svs,b\0.json\n", "path,slide_id\na\0.svs,a\n", "pa\0th\n"])
+def test_a_nul_is_refused(tmp_path, text):
+    with pytest.raises(BadManifestError):
+        load_cohort(write(tmp_path, text))
+
+
+def test_a_pipe_a_folder_and_a_file_without_end_are_refused(tmp_path):
+    os.mkfifo(tmp_path / "pipe.csv")
+
+    for path in (tmp_path / "pipe.csv", tmp_path, Path("/dev/zero")):
+        with pytest.raises(BadManifestError, match="not a regular file"):
+            load_cohort(path)
+
+
+def test_a_manifest_beyond_any_cohort_is_refused(tmp_path):
+    with (tmp_path / "cohort.csv").open("wb") as stream:
+        stream.truncate(MAX_MANIFEST_BYTES + 1)
+
+    with pytest.raises(BadManifestError, match="longer than"):
+        load_cohort(tmp_path / "cohort.csv")
+
+
+@pytest.mark.parametrize(
+    "text", ["x," * 100_000, "path," * 100_000, "path,mpp\na.svs," + "9" * 100_000, "path\n" + "a.svs\n" * 9999]
+)
+def test_a_message_stays_short_however_long_the_input_is(tmp_path, text):
+    with pytest.raises(BadManifestError) as found:
+        load_cohort(write(tmp_path, text))
+
+    assert len(str(found.value)) < 1000

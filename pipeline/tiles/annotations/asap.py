@@ -16,6 +16,7 @@ from shapely.geometry import Polygon
 
 from pipeline.errors import BadAnnotationError
 from pipeline.files import write_text_atomic
+from pipeline.tiles.annotations.crossings import check_crossings
 from pipeline.tiles.annotations.drawn import POINTS, AnnotationFile, Drawn, DrawnAs, Group, Rgb
 from pipeline.tiles.annotations.losses import lost_values
 from pipeline.tiles.annotations.repair import mended
@@ -100,7 +101,11 @@ def write_asap(path: Path, file: AnnotationFile) -> list[str]:
 
     Returns:
         What ASAP cannot hold, one sentence each.
+
+    Raises:
+        BadAnnotationError: outlines of areas with holes cross too often.
     """
+    check_crossings([drawn for drawn in file.objects if any(part.interiors for part in polygons_of(drawn.geometry))])
     root = ET.Element(ROOT)
     annotations = ET.SubElement(root, "Annotations")
     found: Counter[str] = Counter()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +12,8 @@ from pipeline.tiles.annotations.drawn import AnnotationFile, Format
 from pipeline.tiles.annotations.imagescope import read_imagescope, write_imagescope
 from pipeline.tiles.annotations.qupath import read_qupath, write_qupath
 from pipeline.tiles.annotations.xml_ import parse_xml
+from training.foundation.class_names import check_class_name
+from training.foundation.reading import parse_json, read_regular
 
 MAX_BYTES = 1 << 30
 """A file is read whole, and takes about ten times its size in memory."""
@@ -30,9 +31,14 @@ def read_annotations(path: Path) -> AnnotationFile:
     """Read a QuPath, ASAP or ImageScope file.
 
     Raises:
-        BadAnnotationError: not there, too large, of another kind, or damaged.
+        BadAnnotationError: not there, too large, of another kind, damaged, or with a class that cannot be called so.
     """
-    data = _read(path)
+    file = _parsed(path, _read(path))
+    _check_class_names(file)
+    return file
+
+
+def _parsed(path: Path, data: bytes) -> AnnotationFile:
     is_xml = data[:4096].lstrip(b"".join(_BYTE_ORDER_MARKS) + b" \t\r\n\0").startswith(b"<")
     if is_xml:
         root = parse_xml(data, path.name)
@@ -43,23 +49,33 @@ def read_annotations(path: Path) -> AnnotationFile:
             )
         return XML_READERS[root.tag](root, path.name)
     try:
-        # json tells UTF-8, UTF-16 and UTF-32 apart, with a byte order mark or without.
-        return read_qupath(json.loads(data), path.name)
+        # JSON tells UTF-8, UTF-16 and UTF-32 apart, with a byte order mark or without.
+        return read_qupath(parse_json(data), path.name)
     except (ValueError, RecursionError) as error:
         raise BadAnnotationError(
             f"{path}: is neither GeoJSON nor XML: {error}. Export it again from QuPath (GeoJSON), ASAP or ImageScope."
         ) from error
 
 
+def _check_class_names(file: AnnotationFile) -> None:
+    """Class names go into tables, models and pages: what cannot stand there is refused where it comes in."""
+    first = {drawn.class_name: drawn.where for drawn in reversed(file.objects)}
+    groups = {name: "a group" for group in file.groups for name in (group.name, group.parent)}
+    for name, where in (groups | first).items():
+        try:
+            check_class_name(name or "none")  # an object may have no class
+        except ValueError as error:
+            raise BadAnnotationError(f"{where}: {error}. Rename the class in the program that made it.") from error
+
+
 def _read(path: Path) -> bytes:
     try:
-        num_bytes = path.stat().st_size
-        if num_bytes > MAX_BYTES:
+        if path.is_file() and path.stat().st_size > MAX_BYTES:
             raise BadAnnotationError(
-                f"{path}: {num_bytes / 2**20:.0f} MiB; annotation files of up to {MAX_BYTES / 2**20:.0f} MiB are read. "
-                "Export fewer objects: cells and detections label nothing."
+                f"{path}: {path.stat().st_size / 2**20:.0f} MiB; annotation files of up to {MAX_BYTES / 2**20:.0f} MiB "
+                "are read. Export fewer objects: cells and detections label nothing."
             )
-        return path.read_bytes()
+        return read_regular(path, max_bytes=MAX_BYTES)
     except FileNotFoundError as error:
         raise BadAnnotationError(f"{path}: no such file. Correct `annotations` in the manifest.") from error
     except OSError as error:

@@ -18,6 +18,7 @@ from shapely.geometry.base import BaseGeometry
 
 from pipeline.errors import BadAnnotationError
 from pipeline.files import write_text_atomic
+from pipeline.tiles.annotations.crossings import check_crossings
 from pipeline.tiles.annotations.drawn import AnnotationFile, Drawn, DrawnAs, Rgb
 from pipeline.tiles.annotations.losses import lost_values
 from pipeline.tiles.annotations.repair import mended
@@ -37,6 +38,9 @@ ROOT = "Annotations"
 GREEN: Rgb = (0, 255, 0)
 DEFAULT_HEADER = "Description"
 """The attribute ImageScope gives every layer; its name says nothing, its value may."""
+MAX_CUTS = 20_000
+"""Holes that the negative regions of a layer cut; one that lies in many regions cuts one in each."""
+MAX_CUT_SINGLY = 200
 _AREAS: dict[str, DrawnAs] = {"0": "freehand", "1": "rectangle", "2": "ellipse"}
 _TYPES = {"rectangle": "1", "ellipse": "2", "line": "3", "measurement": "3"}
 
@@ -45,11 +49,12 @@ def read_imagescope(root: ET.Element, file_name: str) -> AnnotationFile:
     """Every region, in file order; negative regions are cut out of the regions of their layer.
 
     Raises:
-        BadAnnotationError: a coordinate or colour that is not a number.
+        BadAnnotationError: a coordinate or colour that is not a number, or outlines that cross too often.
     """
     objects: list[Drawn] = []
     dropped: list[str] = []
     colors: dict[str, Rgb] = {}
+    layers: list[tuple[list[Drawn], list[Drawn], Rgb | None]] = []
     for index, layer in enumerate(root.iterfind("Annotation")):
         where = f"{file_name}, layer {index}"
         color = _rgb(layer, where)
@@ -63,8 +68,11 @@ def read_imagescope(root: ET.Element, file_name: str) -> AnnotationFile:
             dropped += why
             if drawn is not None:
                 (negative if region.get("NegativeROA") == "1" and drawn.is_area else positive).append(drawn)
+        layers.append((positive, negative, color if color != colors.get(class_name or "") else None))
+    cut = [drawn for positive, negative, _ in layers if negative for drawn in (*positive, *negative) if drawn.is_area]
+    check_crossings(cut)
+    for positive, negative, own in layers:
         dropped += _cut_out(positive, negative)
-        own = color if color != colors.get(class_name or "") else None
         objects += [replace(drawn, color_rgb=own) for drawn in positive if not drawn.geometry.is_empty]
     mpp = number(root, "MicronsPerPixel", file_name) if root.get("MicronsPerPixel") else None
     return AnnotationFile("imagescope", tuple(objects), colors, mpp=mpp or None, dropped=tuple(dropped))
@@ -122,17 +130,41 @@ def _outline(drawn_as: DrawnAs, corners: Corners) -> tuple[DrawnAs, Corners]:
 
 def _cut_out(positive: list[Drawn], negative: Sequence[Drawn]) -> list[str]:
     """Make holes of the negative regions, in place; those that touch nothing are told."""
+    if not negative:
+        return []
     dropped = []
+    holes_in: dict[int, list[BaseGeometry]] = {}
     tree = shapely.STRtree([mended(drawn.geometry) if drawn.is_area else Polygon() for drawn in positive])
+    num_cuts = 0
     for hole in negative:
         cut = tree.query(mended(hole.geometry), predicate="intersects")
+        num_cuts += len(cut)
+        if num_cuts > MAX_CUTS:
+            raise BadAnnotationError(
+                f"{hole.where}: with it, negative regions of its layer cut more than {MAX_CUTS} holes. They cut every "
+                "region that they touch: give regions that lie in each other layers of their own."
+            )
         for index in map(int, cut):
-            drawn = positive[index]
-            positive[index] = replace(drawn, geometry=_minus(drawn.geometry, hole.geometry))
+            holes_in.setdefault(index, []).append(hole.geometry)
         if not len(cut):
             dropped.append(f"{hole.where}: a negative region that lies in no region of its layer")
+    for index, holes in holes_in.items():
+        positive[index] = replace(positive[index], geometry=_minus_all(positive[index].geometry, holes))
     dropped += [f"{d.where}: negative regions cover all of it" for d in positive if d.geometry.is_empty]
     return dropped
+
+
+def _minus_all(area: BaseGeometry, holes: Sequence[BaseGeometry]) -> BaseGeometry:
+    """The area less all holes: as if they were cut out one after the other, in their order."""
+    if isinstance(area, Polygon) and all(isinstance(hole, Polygon) for hole in holes):
+        candidate = Polygon(area.exterior, [*area.interiors, *(hole.exterior for hole in holes)])
+        if candidate.is_valid:
+            return candidate
+    if len(holes) > MAX_CUT_SINGLY:  # each would be tried with all before it
+        return MultiPolygon(polygons_of(mended(area).difference(shapely.union_all([mended(hole) for hole in holes]))))
+    for hole in holes:
+        area = _minus(area, hole)
+    return area
 
 
 def _minus(area: BaseGeometry, hole: BaseGeometry) -> BaseGeometry:

@@ -16,6 +16,7 @@ import shapely
 from shapely.geometry import MultiPolygon
 from shapely.geometry.base import BaseGeometry
 
+from pipeline.tiles.annotations.crossings import check_crossings
 from pipeline.tiles.annotations.drawn import AnnotationFile
 from pipeline.tiles.annotations.region import Region
 from pipeline.tiles.annotations.rings import polygons_of
@@ -83,11 +84,16 @@ def mended(geometry: BaseGeometry) -> BaseGeometry:
 
 
 def labelled_regions(file: AnnotationFile) -> tuple[list[Region], RepairReport]:
-    """The named areas of a file, valid, in file order, and what had to be mended."""
+    """The named areas of a file, valid, in file order, and what had to be mended.
+
+    Raises:
+        BadAnnotationError: outlines cross more often than can be repaired in a moment.
+    """
     regions: list[Region] = []
     repaired: list[float] = []
     dropped = list(file.dropped)
     used = [drawn for drawn in file.objects if drawn.labels_tiles and drawn.class_name is not None]
+    check_crossings(used)
     for drawn in used:
         area = mended(drawn.geometry)
         if area.area == 0:

@@ -2,7 +2,9 @@
 
 import copy
 import json
+import os
 import random
+from pathlib import Path
 
 import pytest
 
@@ -102,3 +104,30 @@ def test_damaged_files_are_read_or_refused_in_words(tmp_path, damaged):
         num_read += 1
 
     assert num_read > 40
+
+
+@pytest.mark.parametrize("name", ["\ud800", "a\x1bb", " a", "x" * 101, "\u202e"])
+def test_a_class_that_cannot_be_called_so_is_refused_in_every_format(tmp_path, name):
+    feature = {"type": "Feature", "geometry": AREA, "properties": {"classification": {"name": name}}}
+    (tmp_path / "a.json").write_text(json.dumps([feature]))
+
+    with pytest.raises(BadAnnotationError, match="feature 0: ") as found:
+        read_annotations(tmp_path / "a.json")
+
+    assert str(found.value).isprintable()
+
+
+def test_a_group_of_asap_that_cannot_be_called_so_is_refused(tmp_path):
+    groups = '<AnnotationGroups><Group Name="a&#9;" PartOfGroup="None"/></AnnotationGroups>'
+    (tmp_path / "a.xml").write_text(f"<ASAP_Annotations><Annotations/>{groups}</ASAP_Annotations>")
+
+    with pytest.raises(BadAnnotationError, match="a group"):
+        read_annotations(tmp_path / "a.xml")
+
+
+def test_a_named_pipe_and_a_device_are_refused(tmp_path):
+    os.mkfifo(tmp_path / "pipe.json")
+
+    for path in (tmp_path / "pipe.json", Path("/dev/zero")):
+        with pytest.raises(BadAnnotationError, match="not a regular file"):
+            read_annotations(path)

@@ -1,0 +1,72 @@
+"""Settings and recipes that others wrote: read, or refused with one message, in a moment."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from pipeline.config import Settings, load_settings
+from pipeline.errors import BadRecipeError as BadSettingsError
+from training.config import RECIPES_DIR, load_recipe
+from training.errors import BadRecipeError
+from training.foundation.toml_file import MAX_TOML_BYTES, read_toml
+
+HOSTILE = {
+    "nested arrays": "x = " + "[" * 20_000 + "]" * 20_000,
+    "nested tables": "x = " + "{a=" * 20_000 + "1" + "}" * 20_000,
+    "a few nested arrays": "x = " + "[" * 40 + "]" * 40,
+    "a dotted key": "a." * 32_000 + "a = 1",
+    "a dotted header": "[" + "a." * 32_000 + "a]",
+    "a dotted key in quotes": "x = {" + '"a". ' * 12_000 + "a = 1}",
+    "5,000 digits": "[train]\nsteps = " + "9" * 5000,
+    "65 bits": "[train]\nsteps = 9223372036854775808",
+    "NUL": '[tile]\nnote = "a\0b"',
+    "half a surrogate pair": '[tile]\nclasses = ["\\ud800"]',
+    "not UTF-8": b"[tile]\nnote = '\xed\xa0\x80'",
+    "too long": "#" * (MAX_TOML_BYTES + 1),
+    "a control character": '[tile]\nclasses = ["a\\u001b[31m"]\n[data]\nclasses = ["a\\u001b"]',
+    "a class of blanks": '[tile]\nclasses = [" "]\n[data]\nclasses = [" "]',
+    "a class of 101 characters": f'[tile]\nclasses = ["{"a" * 101}"]\n[data]\nclasses = ["{"a" * 101}"]',
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize(("load", "error"), [(load_settings, BadSettingsError), (load_recipe, BadRecipeError)])
+def test_a_hostile_file_is_refused_with_one_short_message_in_a_moment(tmp_path, name, load, error):
+    text = HOSTILE[name]
+    (tmp_path / "a.toml").write_bytes(text if isinstance(text, bytes) else text.encode())
+
+    start = time.process_time()
+    with pytest.raises(error) as found:
+        load(tmp_path / "a.toml")
+
+    assert time.process_time() - start < 2
+    assert str(tmp_path / "a.toml") in str(found.value)
+    assert len(str(found.value)) < 1500
+
+
+@pytest.mark.parametrize(("load", "error"), [(load_settings, BadSettingsError), (load_recipe, BadRecipeError)])
+def test_a_named_pipe_a_device_and_a_folder_are_refused(tmp_path, load, error):
+    os.mkfifo(tmp_path / "pipe")
+
+    for path in (tmp_path / "pipe", Path("/dev/zero"), tmp_path):
+        with pytest.raises(error, match="cannot be read: not a regular file"):
+            load(path)
+
+
+def test_a_project_without_settings_has_the_defaults(tmp_path):
+    (tmp_path / "file").touch()
+
+    assert load_settings(tmp_path / "gemslide.toml") == load_settings(tmp_path / "file/gemslide.toml") == Settings()
+
+
+def test_the_shipped_recipes_and_all_that_toml_can_hold_are_read(tmp_path):
+    for recipe in RECIPES_DIR.glob("*.toml"):
+        load_recipe(recipe)
+    dotted = '["1.2.840.113619.2.55.3.1.4.5.6.7.8.9.10.11.12.13"]'
+    (tmp_path / "a.toml").write_text(f"a.b.c = {{d = [[1, 2.5e10], {dotted}]}}\nt = 1979-05-27\nbig = {-(2**63)}\n")
+
+    assert read_toml(tmp_path / "a.toml")["a"]["b"]["c"]["d"][0] == [1, 2.5e10]

@@ -1,0 +1,31 @@
+"""What a class may be called: it goes into tables, packages, XML, HTML and onto terminals."""
+
+from __future__ import annotations
+
+MAX_CLASS_NAME_LENGTH = 100
+
+
+def check_class_name(name: str) -> str:
+    """Return a class name that every file and page can hold.
+
+    Raises:
+        ValueError: empty or too long, blanks at an end, or a character that cannot be printed (control characters,
+            halves of a surrogate pair, invisible marks).
+    """
+    if not 1 <= len(name) <= MAX_CLASS_NAME_LENGTH:
+        raise ValueError(f"a class name has 1 to {MAX_CLASS_NAME_LENGTH} characters, not {len(name)}")
+    if name != name.strip():
+        raise ValueError(f"the class name {name!a} begins or ends with a blank")
+    return check_printable(name)
+
+
+def check_printable(text: str) -> str:
+    """Return a text of one line.
+
+    Raises:
+        ValueError: it holds a character that cannot be printed.
+    """
+    if not text.isprintable():
+        bad = next(character for character in text if not character.isprintable())
+        raise ValueError(f"holds the character U+{ord(bad):04X}, which cannot be printed")
+    return text
