@@ -15,16 +15,6 @@ Pixels = NDArray[np.uint8]
 Stream = tuple[bytes | memoryview, ...]
 """A tile's encoded bytes as buffers to be laid one after the other; () for a tile the scanner left out."""
 
-
-@dataclass(frozen=True)
-class StreamPattern:
-    """How the tiles of one encoder begin, and what stands in place of their first `skip` bytes in a complete stream."""
-
-    begins: bytes
-    head: bytes
-    skip: int
-
-
 StreamCodec = Literal["imagecodecs_jpeg", "imagecodecs_jpeg2k"]
 
 
