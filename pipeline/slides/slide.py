@@ -46,6 +46,8 @@ class SlideInfo:
     associated: tuple[str, ...] = ()
     bounds_px0: tuple[int, int, int, int] | None = None
     """x, y, width, height of what was scanned, where the level-0 frame is larger; white outside."""
+    label_in_image: str | None = None
+    """How the file says that the slide's label, or other text that can name a person, is among its pixels."""
 
 
 class EncodedLevel(Protocol):
