@@ -276,10 +276,10 @@ def _tile_parts(stream: bytes, at: int, num_tiles: int, rules: _Rules) -> Iterat
         if len(part) < _TILE_PART_BYTES or not part.startswith(b"\xff\x90\0\x0a"):
             raise Jpeg2000Error(f"neither a tile part nor an end marker (ffd9) at byte {at} of its {len(stream)}")
         tile, num_bytes, number, num_parts = struct.unpack_from(">HIBB", part, 4)
-        end = at + num_bytes if num_bytes else _last_end(stream, at)
-        if tile >= num_tiles or not at + _TILE_PART_BYTES < end <= len(stream):
+        segments, data_at = _segments(stream, at + _TILE_PART_BYTES, stop=_DATA)
+        end = at + num_bytes if num_bytes else _last_end(stream, data_at)
+        if tile >= num_tiles or not data_at < end <= len(stream):
             raise Jpeg2000Error(f"a tile part of tile {tile} of {num_tiles} ends at byte {end} of its {len(stream)}")
-        segments, data_at = _segments(stream[:end], at + _TILE_PART_BYTES, stop=_DATA)
         if _num_levels(segments, rules.components) > rules.levels:
             raise Jpeg2000Error("a tile part with more decompositions than the main header says")
         inside = rules.kept(segments, _IN_TILE_PART) + stream[data_at:end]
