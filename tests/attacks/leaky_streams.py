@@ -157,7 +157,7 @@ def in_a_tile_part_comment(stream: bytes, secret: bytes) -> bytes:
     """Behind the header of the tile part, whose length is corrected."""
     at = stream.index(TILE_PART)
     (length,) = struct.unpack_from(">I", stream, at + 6)
-    hidden = _into(0x64, b"\0\1" + secret) + _into(0x58, b"\0" + secret)
+    hidden = _into(0x64, b"\0\1" + secret) + segment(0x58, b"\0" + secret[:60])  # lengths of packets: 7-bit bytes
     longer = struct.pack(">I", length + len(hidden))
     return stream[: at + 6] + longer + stream[at + 10 : at + 12] + hidden + stream[at + 12 :]
 
