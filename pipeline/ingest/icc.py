@@ -2,23 +2,27 @@
 
 A profile's free texts (description, copyright, maker, model, calibration target) and dates can hold serial numbers,
 sites and operators. Kept are the tags that colours are computed from, by an allow-list of tags and of their types
-(ICC.1:2022, clauses 7 to 10); the two texts that the format requires say nothing.
+(ICC.1:2022, clauses 7 to 10), each cut to what its type needs, and of the header what says how to use them; the two
+texts that the format requires say nothing.
 """
 
 from __future__ import annotations
 
 import struct
 
+from pipeline.ingest.icc_types import exact
+
 _TAGS = frozenset(
     {b"wtpt", b"bkpt", b"chad", b"chrm", b"lumi", b"gamt", b"cicp", b"rXYZ", b"gXYZ", b"bXYZ"}
     | {b"rTRC", b"gTRC", b"bTRC", b"kTRC"}
-    | {kind + number for kind in (b"A2B", b"B2A", b"D2B", b"B2D") for number in (b"0", b"1", b"2", b"3")}
+    | {kind + number for kind in (b"A2B", b"B2A") for number in (b"0", b"1", b"2")}
 )
-_TYPES = frozenset({b"XYZ ", b"curv", b"para", b"mft1", b"mft2", b"mAB ", b"mBA ", b"mpet", b"sf32", b"chrm", b"cicp"})
+_CLASSES = (b"scnr", b"mntr", b"prtr", b"spac")
+_CONNECTION_SPACES = (b"XYZ ", b"Lab ")
+_D50 = struct.pack(">III", 0xF6D6, 0x10000, 0xD32D)
+"""The illuminant of every profile's connection space."""
 _HEADER_BYTES, _ENTRY_BYTES = 128, 12
 _MAX_TAGS = 100
-# Preferred CMM, date, platform, device maker, device model, creator, and the ID with what follows it.
-_BLANKED = ((4, 8), (24, 36), (40, 44), (48, 56), (80, 128))
 
 
 def colours_only(profile: bytes) -> bytes | None:
@@ -28,15 +32,28 @@ def colours_only(profile: bytes) -> bytes | None:
         None where the profile is damaged: nothing of it can be trusted to be harmless.
     """
     tags = _tags(profile)
-    if tags is None:
+    header = None if tags is None else _header(profile)
+    if tags is None or header is None:
         return None
-    kept = {name: data for name, data in tags.items() if name in _TAGS and data[:4] in _TYPES}
+    cut = {name: exact(data) for name, data in tags.items() if name in _TAGS}
+    kept = {name: data for name, data in cut.items() if data is not None}
     if not kept:
         return None
     is_v2 = profile[8] < 4
     kept[b"desc"] = _description(b"slide scanner") if is_v2 else _unicode("slide scanner")
     kept[b"cprt"] = b"text\0\0\0\0none\0" if is_v2 else _unicode("none")
-    return _assembled(profile[:_HEADER_BYTES], kept)
+    return _assembled(header, kept)
+
+
+def _header(profile: bytes) -> bytes | None:
+    """Version, class, colour spaces and rendering intent; all else is blank. Its length is put in later."""
+    kind, colours, connection = (profile[at : at + 4] for at in (12, 16, 20))
+    if kind not in _CLASSES or colours != b"RGB " or connection not in _CONNECTION_SPACES:
+        return None
+    header = bytearray(_HEADER_BYTES)
+    header[8:10], header[12:24], header[36:40] = profile[8:10], kind + colours + connection, b"acsp"
+    header[67], header[68:80] = profile[67] & 3, _D50
+    return bytes(header)
 
 
 def _tags(profile: bytes) -> dict[bytes, bytes] | None:
@@ -65,11 +82,7 @@ def _assembled(header: bytes, tags: dict[bytes, bytes]) -> bytes:
             offsets[data] = position + len(body)
             body += data + bytes(-len(data) % 4)
         table += struct.pack(">4sII", name, offsets[data], len(data))
-    blank = bytearray(header)
-    for start, stop in _BLANKED:
-        blank[start:stop] = bytes(stop - start)
-    blank[:4] = struct.pack(">I", position + len(body))
-    return bytes(blank) + table + body
+    return struct.pack(">I", position + len(body)) + header[4:] + table + body
 
 
 def _description(text: bytes) -> bytes:

@@ -15,6 +15,7 @@ from pipeline.config import IngestConfig
 from pipeline.errors import ChangedSourceError, LockedError, UnreadableError
 from pipeline.files import new_folder, sha256_of_files
 from pipeline.ingest.gate import PassThroughGate
+from pipeline.ingest.label_in_image import refuse_label_in_image
 from pipeline.ingest.mpp import Mpp, resolve_mpp
 from pipeline.ingest.plan import plan_levels
 from pipeline.ingest.store_writer import StoreWriter
@@ -73,6 +74,7 @@ def ingest_slide(
     slide_id = check_slide_id(request.slide_id, where=request.path.name)
     store = project.store_path(slide_id)
     with open_slide(request.path, request.series) as slide:
+        refuse_label_in_image(slide.info, config.keep_associated, slide_id=slide_id)
         mpp = resolve_mpp(
             slide.info, slide_id=slide_id, manifest_mpp=request.mpp_manifest, option_mpp=request.mpp_option
         )

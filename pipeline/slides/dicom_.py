@@ -9,7 +9,7 @@ from pipeline.errors import ClaimsTooMuchError, UnreadableError
 from pipeline.slides.dicom_header import Header, read_header, refusing_damage
 from pipeline.slides.dicom_level import DicomLevel
 from pipeline.slides.dicom_matrix import image_kind
-from pipeline.slides.dicom_metadata import icc_of, mpp_of, objective_power_of, scanner_model_of
+from pipeline.slides.dicom_metadata import icc_of, label_in_image, mpp_of, objective_power_of, scanner_model_of
 from pipeline.slides.dicom_series import files_of_slide, in_levels
 from pipeline.slides.limits import MAX_WHOLE_PAGE_BYTES
 from pipeline.slides.slide import EncodedLevel, LevelSize, Pixels, SlideInfo, level_size
@@ -38,7 +38,8 @@ class DicomSlide:
             self._levels.sort(key=lambda level: level.matrix.width_px, reverse=True)
             finest = max(levels, key=lambda parts: int(parts[0].dataset.TotalPixelMatrixColumns))[0]
             self._check_pyramid(levels)
-            self.info = self._read_info(finest)
+            said = label_in_image(header for parts in levels for header in parts)
+            self.info = self._read_info(finest, said)
             self._finest_file = finest.path
             self._opened = on_error.pop_all()
 
@@ -97,7 +98,7 @@ class DicomSlide:
                     f"{matrix.height_px} px are not the same field at two sizes. Name a single file."
                 )
 
-    def _read_info(self, finest: Header) -> SlideInfo:
+    def _read_info(self, finest: Header, said_of_label: str | None) -> SlideInfo:
         mpp_xy, looked_in = mpp_of(finest)
         return SlideInfo(
             format="dicom",
@@ -108,6 +109,7 @@ class DicomSlide:
             scanner_model=scanner_model_of(finest),
             icc=icc_of(finest),
             associated=tuple(name for name in ("thumbnail", "label", "macro") if name in self._associated),
+            label_in_image=said_of_label,
         )
 
     def _size(self, level: DicomLevel) -> LevelSize:

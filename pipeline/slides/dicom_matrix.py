@@ -194,11 +194,6 @@ def _check_one_plane(header: Header) -> None:
             f"{name}: holds {planes} focal planes and {paths} optical paths; one of each is read. "
             "Export a single plane (or an extended depth of field) in brightfield."
         )
-    if ds.get("SpecimenLabelInImage") == "YES" and image_kind(header) == "volume":
-        raise UnreadableError(
-            f"{name}: says that the slide's label is inside the picture of the tissue (SpecimenLabelInImage YES), so "
-            "that it cannot be left out. Crop it, or set the attribute to NO if that is not so."
-        )
 
 
 def _check_transfer_syntax(header: Header, matrix: Matrix) -> None:

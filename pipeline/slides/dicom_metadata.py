@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from pydicom.dataset import Dataset
+from pydicom.multival import MultiValue
 
 from pipeline.slides.dicom_header import DICOM_ERRORS, Header
 from pipeline.slides.dicom_places import first_item
-from pipeline.slides.openslide_properties import is_product_name
+from pipeline.slides.scanner_models import known_model
 from pipeline.units import is_plausible_mpp
 
 _MAX_ICC_BYTES = 16 * 2**20
+_LABEL_IN_IMAGE = ("BurnedInAnnotation", "SpecimenLabelInImage")
 
 
 def mpp_of(header: Header) -> tuple[tuple[float, float] | None, str]:
@@ -45,9 +49,19 @@ def objective_power_of(header: Header) -> float | None:
 
 
 def scanner_model_of(header: Header) -> str | None:
-    """The manufacturer's name of the model, if it looks like a product name; serial numbers are not passed on."""
-    text = str(header.dataset.get("ManufacturerModelName") or "").strip("\0 ")
-    return text if is_product_name(text) else None
+    """The model, if it is a known one."""
+    return known_model(str(header.dataset.get("ManufacturerModelName") or ""))
+
+
+def label_in_image(headers: Iterable[Header]) -> str | None:
+    """By what attributes files say that a label, or other text that can name a person, is among their pixels."""
+    said = {name for header in headers for name in _LABEL_IN_IMAGE if _is_yes(header.dataset.get(name))}
+    return " and ".join(f"{name} YES" for name in sorted(said)) or None
+
+
+def _is_yes(value: object) -> bool:
+    values = value if isinstance(value, MultiValue) else [value]
+    return any(str(one).strip("\0 ").upper() == "YES" for one in values)
 
 
 def _spacing(groups: Dataset) -> tuple[float, float] | None:

@@ -1,81 +1,136 @@
-"""JPEG streams as bytes: reading headers, and making a TIFF's abbreviated tile self-contained.
+"""JPEG streams as bytes: one parser that makes a scanner's tile stand alone and copies only what it knows.
 
-A TIFF keeps the Huffman and quantisation tables once (JPEGTables) and each tile without them. A tile in the
-store must stand alone: tables are put back, and an APP14 marker is added where the file says RGB, because a
-decoder that sees neither JFIF nor APP14 takes three components for YCbCr.
+A TIFF keeps the Huffman and quantisation tables once (JPEGTables) and each tile without them. A tile in the store must
+stand alone: tables are put back, and an APP14 marker is added where the file says RGB, because a decoder that sees
+neither JFIF nor APP14 takes three components for YCbCr. What no pixel depends on is left behind, wherever it stands:
+comments, application data, tables that no scan uses, and everything behind the end of the image.
 """
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterator
+import re
 from dataclasses import dataclass
+from functools import cached_property
 
-SOI, EOI = b"\xff\xd8", b"\xff\xd9"
-APP14_RGB = b"\xff\xee\x00\x0eAdobe\x00\x64\x00\x00\x00\x00\x00"
-"""Adobe segment with transform 0: the three components are R, G, B."""
+import numpy as np
 
-_FRAME_MARKERS = {0xC0, 0xC1, 0xC2}
-_ANY_FRAME = set(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
-_START_OF_SCAN = 0xDA
+from pipeline.slides.jpeg_segments import (
+    ANY_FRAME,
+    END_OF_IMAGE,
+    EOI,
+    HUFFMAN_FRAMES,
+    SOI,
+    START_OF_SCAN,
+    Frame,
+    JpegError,
+    Key,
+    Segment,
+    app14_rgb,
+    definitions,
+    keys_of_scan,
+    packed,
+    read_frame,
+    segments,
+)
 
+# In coded data 0xFF stands before 0 (a stuffed byte), a restart marker, or the marker that ends the scan, with as many
+# more 0xFF before it as the encoder likes.
+_ENDS_SCAN = re.compile(rb"\xff+[^\xff\x00]")
+_ENDS_SCAN_WITH_RESTARTS = re.compile(rb"\xff+[^\xff\x00\xd0-\xd7]")
+_FILL = re.compile(rb"\xff{2,}")
 
-class JpegError(ValueError):
-    """The bytes are not a JPEG stream this project can pass through."""
+__all__ = [
+    "EOI", "SOI", "Jpeg", "JpegError", "JpegHeader", "JpegStart", "check_claim", "check_end", "claimed_frames",
+    "count_marks", "parse",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
 class JpegHeader:
-    """What stands before the first scan."""
+    """What a stream says of its pixels."""
 
     width_px: int
     height_px: int
     components: int
     bits: int
+    is_subsampled: bool
     has_jfif: bool
-    has_adobe: bool
-    length: int
-    """Bytes up to the first scan's segment; streams of one encoder often have these in common."""
+    adobe_transform: int | None
+    component_names: bytes
+
+    @property
+    def holds_rgb(self) -> bool:
+        """Whether libjpeg takes three components for R, G, B: by JFIF, then APP14, then their names."""
+        if self.has_jfif:
+            return False
+        return self.component_names == b"RGB" if self.adobe_transform is None else self.adobe_transform == 0
 
 
-def read_header(stream: bytes) -> JpegHeader:
-    """Walk the markers up to the first scan.
+@dataclass(frozen=True)
+class JpegStart:
+    """How the tiles of one encoder begin, and what stands in place of that in a complete stream."""
+
+    own: bytes
+    """A tile's bytes up to its only scan's coded data."""
+    head: bytes
+    has_restarts: bool
+
+    @cached_property
+    def num_marks(self) -> int:
+        """What `count_marks` counts at least in a tile that begins like this; more where something is hidden in it."""
+        return count_marks(self.own) + 1
+
+    def end(self, data: bytes | memoryview, start: int, end: int) -> int | None:
+        """Where the image ends of a tile in `data[start:end]` that begins like this: just behind its first EOI.
+
+        None where something else than EOI ends the coded data: such a tile must be parsed.
+        """
+        found = _end_of_scan(self.has_restarts).search(data, start + len(self.own), end)
+        if found is None or found.end() != found.start() + len(EOI) or data[found.end() - 1] != END_OF_IMAGE:
+            return None
+        return found.end()
+
+
+@dataclass(frozen=True)
+class Jpeg:
+    """A parsed stream: only what its pixels need."""
+
+    header: JpegHeader
+    own_start: bytes
+    """The stream's own bytes up to the first scan's coded data."""
+    _definitions: bytes
+    """What stands between SOI and the first scan's coded data."""
+    coded: bytes
+    """From there on, up to and with the first EOI."""
+    has_one_scan: bool
+    has_restarts: bool
+
+    def head(self, *, is_rgb: bool) -> bytes:
+        """What stands before the coded data in a complete stream.
+
+        Args:
+            is_rgb: the file says that its components are R, G, B; it counts where the stream does not say itself.
+        """
+        says_colours = self.header.has_jfif or self.header.adobe_transform is not None
+        return SOI + (app14_rgb() if is_rgb and not says_colours else b"") + self._definitions
+
+    def start(self, *, is_rgb: bool) -> JpegStart | None:
+        """For other tiles of the same encoder; None where there is more to a stream than a start and one scan."""
+        return JpegStart(self.own_start, self.head(is_rgb=is_rgb), self.has_restarts) if self.has_one_scan else None
+
+
+def parse(stream: bytes, tables: bytes | None = None) -> Jpeg:
+    """Read a stream up to its first end marker.
+
+    Args:
+        tables: the level's JPEGTables (SOI … EOI) or None.
 
     Raises:
-        JpegError: not a JPEG, a frame type other than baseline/extended/progressive, or cut short.
+        JpegError: not a JPEG, of a process other than baseline, extended or progressive, damaged or cut short.
     """
-    frame: tuple[int, int, int, int] | None = None
-    has_jfif = has_adobe = False
-    length = len(SOI)
-    for position, marker, body in _segments(stream):
-        length = position
-        if marker in _FRAME_MARKERS and len(body) >= 6:
-            frame = (int.from_bytes(body[3:5], "big"), int.from_bytes(body[1:3], "big"), body[5], body[0])
-        has_jfif |= marker == 0xE0 and body[:4] == b"JFIF"
-        has_adobe |= marker == 0xEE and body[:5] == b"Adobe"
-    if frame is None:
-        raise JpegError("no baseline, extended or progressive frame header")
-    width_px, height_px, components, bits = frame
-    return JpegHeader(width_px, height_px, components, bits, has_jfif, has_adobe, length)
-
-
-def _segments(stream: bytes) -> Iterator[tuple[int, int, bytes]]:
-    """Position, marker and content of the segments up to the first scan's, which is the last (or the stream's end)."""
-    if stream[:2] != SOI:
+    if not stream.startswith(SOI):
         raise JpegError(f"starts with {stream[:2].hex()}, not ffd8")
-    position = len(SOI)
-    while position + 4 <= len(stream):
-        if stream[position] != 0xFF:
-            raise JpegError(f"no marker at byte {position}")
-        marker = stream[position + 1]
-        if marker == 0xFF:  # fill byte
-            position += 1
-            continue
-        length = int.from_bytes(stream[position + 2 : position + 4], "big")
-        yield position, marker, stream[position + 4 : position + 2 + length]
-        if marker == _START_OF_SCAN:
-            return
-        position += 2 + length
+    return _Parser(stream, tables).parsed()
 
 
 def check_claim(stream: bytes, max_bytes: int) -> None:
@@ -84,11 +139,20 @@ def check_claim(stream: bytes, max_bytes: int) -> None:
     Raises:
         JpegError: more than `max_bytes` of pixels.
     """
-    for _, marker, body in _segments(stream):
-        if marker in _ANY_FRAME and len(body) >= 6:
-            height_px, width_px, components = struct.unpack_from(">HHB", body, 1)
-            if width_px * height_px * components > max_bytes:
-                raise JpegError(f"says {width_px}×{height_px} px with {components} components")
+    for frame in claimed_frames(stream):
+        if frame.width_px * frame.height_px * len(frame.components) > max_bytes:
+            raise JpegError(f"says {frame.width_px}×{frame.height_px} px with {len(frame.components)} components")
+
+
+def claimed_frames(stream: bytes) -> list[Frame]:
+    """The frame headers before the first scan, of any process.
+
+    Raises:
+        JpegError: not a JPEG, or damaged before its first scan.
+    """
+    if not stream.startswith(SOI):
+        raise JpegError(f"starts with {stream[:2].hex()}, not ffd8")
+    return [read_frame(segment) for segment in segments(stream) if segment.marker in ANY_FRAME]
 
 
 def check_end(stream: bytes) -> None:
@@ -101,46 +165,112 @@ def check_end(stream: bytes) -> None:
         raise JpegError(f"its {len(stream)} bytes have no end marker (ffd9)")
 
 
-def missing_head(header: JpegHeader, tables: bytes | None, *, is_rgb: bool) -> bytes:
-    """What must stand before a tile's own bytes (less its first two) to make a complete stream of it.
-
-    Args:
-        tables: the level's JPEGTables (SOI … EOI) or None.
-        is_rgb: the TIFF says photometric RGB; False for YCbCr.
-    """
-    app14 = APP14_RGB if is_rgb and not header.has_adobe and not header.has_jfif else b""
-    return SOI + app14 + (tables[2:-2] if tables else b"")
+def count_marks(data: bytes) -> int:
+    """How often 0xFF stands before anything but 0, at the speed of memory: markers, if all of it is coded data."""
+    values = np.frombuffer(data, np.uint8)
+    is_ff = (values[:-1] == 0xFF).view(np.uint8)
+    return int(np.count_nonzero(np.minimum(is_ff, values[1:], out=is_ff).view(np.bool_)))
 
 
-def new_head(stream: bytes, header: JpegHeader, tables: bytes | None, *, is_rgb: bool) -> tuple[bytes, int]:
-    """What must stand in place of a tile's first bytes to make a complete stream of it, and how many these are.
-
-    Besides what is missing (see `missing_head`), comments and application data other than JFIF's and Adobe's own are
-    left out: no pixel depends on them, and programs write names, dates and whole EXIF blocks there.
-    """
-    head = missing_head(header, _without_texts(tables) if tables else None, is_rgb=is_rgb)
-    own = stream[: header.length]
-    clean = _without_texts(own)
-    return (head, len(SOI)) if clean == own else (head + clean[len(SOI) :], header.length)
+def _end_of_scan(has_restarts: bool) -> re.Pattern[bytes]:
+    return _ENDS_SCAN_WITH_RESTARTS if has_restarts else _ENDS_SCAN
 
 
-def _without_texts(segments: bytes) -> bytes:
-    """SOI and the segments behind it, less those that may hold text; what is no segment ends the walk and stays."""
-    kept, at = [segments[:2]], 2
-    while at + 4 <= len(segments) and segments[at] == 0xFF and segments[at + 1] != EOI[1]:
-        if segments[at + 1] == 0xFF:  # a fill byte before a marker
-            at += 1
-            continue
-        end = at + 2 + int.from_bytes(segments[at + 2 : at + 4], "big")
-        if not _may_hold_text(segments[at + 1], segments[at + 4 : end]):
-            kept.append(segments[at:end])
-        at = end
-    return b"".join([*kept, segments[at:]])
+@dataclass
+class _Definition:
+    key: Key
+    body: bytes
+    is_used: bool = False
 
 
-def _may_hold_text(marker: int, body: bytes) -> bool:
-    if marker == 0xE0:
-        return not (body.startswith(b"JFIF\0") and len(body) == 14)  # longer: with a thumbnail
-    if marker == 0xEE:
-        return not (body.startswith(b"Adobe") and len(body) == 12)
-    return marker == 0xFE or 0xE0 <= marker <= 0xEF
+class _Parser:
+    """Collects a stream's pieces; which definitions the scans use is known when the last scan is read."""
+
+    def __init__(self, stream: bytes, tables: bytes | None) -> None:
+        self._stream, self._tables = stream, tables
+        self._frame: Frame | None = None
+        self._current: dict[Key, _Definition] = {}
+        self._pieces: list[bytes | tuple[int, list[_Definition]]] = []
+        """Bytes as they are; or a segment's marker and what it defines."""
+
+    def parsed(self) -> Jpeg:
+        for segment in segments(_ended(self._tables)) if self._tables else ():
+            if segment.marker == START_OF_SCAN:
+                raise JpegError("a scan in its shared tables")
+            self._take(segment)
+        scan = self._next_scan(len(SOI))
+        if scan is None or self._frame is None:
+            raise JpegError("no scan behind a baseline, extended or progressive frame header")
+        header, has_restarts = self._header(self._frame), self._has_restarts()
+        own_start, num_first = self._stream[: scan.end], len(self._pieces)
+        num_scans = 0
+        while scan is not None:
+            num_scans += 1
+            scan = self._next_scan(self._coded_data(scan.end))
+        first, rest = self._joined(self._pieces[:num_first]), self._joined(self._pieces[num_first:])
+        return Jpeg(header, own_start, first, rest + EOI, num_scans == 1, has_restarts)
+
+    def _header(self, frame: Frame) -> JpegHeader:
+        names, sampling, _ = zip(*frame.components, strict=True)
+        adobe = self._current.get(("Adobe", 0))
+        return JpegHeader(
+            frame.width_px, frame.height_px, len(names), frame.bits, len(set(sampling)) > 1,
+            ("JFIF", 0) in self._current, None if adobe is None else adobe.body[-1], bytes(names),
+        )  # fmt: skip
+
+    def _has_restarts(self) -> bool:
+        """Without an interval a restart marker ends the image for libjpeg, and what follows it is never decoded."""
+        interval = self._current.get(("restart", 0))
+        return interval is not None and interval.body != bytes(2)
+
+    def _next_scan(self, at: int) -> Segment | None:
+        """Take what stands before the next scan, and its header; None at the end of the image."""
+        for segment in segments(self._stream, at):
+            if segment.marker == START_OF_SCAN:
+                self._scan_header(segment)
+                return segment
+            self._take(segment)
+        return None
+
+    def _take(self, segment: Segment) -> None:
+        if segment.marker in HUFFMAN_FRAMES:
+            if self._frame is not None:
+                raise JpegError("two frame headers")
+            self._frame = read_frame(segment)
+            self._pieces.append(packed(segment.marker, segment.body))
+            return
+        defined = [_Definition(key, body) for key, body in definitions(segment)]
+        self._current.update({definition.key: definition for definition in defined})
+        self._pieces.append((segment.marker, defined))
+
+    def _scan_header(self, segment: Segment) -> None:
+        if self._frame is None:
+            raise JpegError("no baseline, extended or progressive frame header")
+        for key in keys_of_scan(segment.body, self._frame):
+            if key in self._current:
+                self._current[key].is_used = True
+        self._pieces.append(packed(segment.marker, segment.body))
+
+    def _coded_data(self, start: int) -> int:
+        """Take a scan's coded data; where the marker behind them stands."""
+        found = _end_of_scan(self._has_restarts()).search(self._stream, start)
+        if found is None:
+            raise JpegError(f"its {len(self._stream)} bytes have no end marker (ffd9)")
+        self._pieces.append(_FILL.sub(b"\xff", self._stream[start : found.start()]))
+        return found.end() - 2
+
+    def _joined(self, pieces: list[bytes | tuple[int, list[_Definition]]]) -> bytes:
+        joined = []
+        for piece in pieces:
+            if isinstance(piece, bytes):
+                joined.append(piece)
+            elif body := b"".join(definition.body for definition in piece[1] if definition.is_used):
+                joined.append(packed(piece[0], body))
+        return b"".join(joined)
+
+
+def _ended(tables: bytes) -> bytes:
+    """JPEGTables with their end marker, which some writers leave out."""
+    if not tables.startswith(SOI):
+        raise JpegError(f"its shared tables start with {tables[:2].hex()}, not ffd8")
+    return tables if tables.endswith(EOI) else tables + EOI

@@ -17,7 +17,7 @@ from PIL import Image, ImageCms
 
 from pipeline.errors import ClaimsTooMuchError, CorruptTileError, NotBrightfieldRgbError, UnreadableError
 from pipeline.slides.limits import MAX_UNPACK_RATIO, SMALL_CLAIM_BYTES
-from pipeline.slides.openslide_properties import bounds_px0, mpp_of, positive, product_name, tile_side_px
+from pipeline.slides.openslide_properties import bounds_px0, mpp_of, positive, scanner_model_of, tile_side_px
 from pipeline.slides.slide import EncodedLevel, Pixels, SlideInfo, level_size
 from pipeline.slides.tiff_walk import tags_fit
 from pipeline.slides.vendor_claims import check_claims
@@ -101,7 +101,7 @@ class OpenSlideSlide:
             mpp_xy=mpp_xy,
             mpp_looked_in=looked_in,
             objective_power=positive(properties.get(openslide.PROPERTY_NAME_OBJECTIVE_POWER)),
-            scanner_model=product_name(properties),
+            scanner_model=scanner_model_of(properties),
             icc=_icc(slide),
             associated=tuple(slide.associated_images),
             bounds_px0=bounds_px0(properties, (width_px0, height_px0)),

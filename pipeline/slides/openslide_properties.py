@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Mapping
 
+from pipeline.slides.scanner_models import known_model
 from pipeline.units import is_plausible_mpp
 
 _PRODUCT_KEYS = (
@@ -35,18 +36,10 @@ def positive(text: str | None) -> float | None:
     return number if 0 < number < math.inf else None
 
 
-def product_name(properties: Mapping[str, str]) -> str | None:
-    """The scanner's model, if it looks like a product name; serial numbers are not passed on."""
-    for key in _PRODUCT_KEYS:
-        text = properties.get(key, "").split(";")[0].strip('"\0 ')
-        if is_product_name(text):
-            return text
-    return None
-
-
-def is_product_name(text: str) -> bool:
-    """Whether a text can be a model's name: starts with a letter, is short, holds nothing but words and numbers."""
-    return re.fullmatch(r"[A-Za-z][A-Za-z0-9 .+-]{1,40}", text) is not None
+def scanner_model_of(properties: Mapping[str, str]) -> str | None:
+    """The scanner's model, if it is a known one."""
+    found = (known_model(properties.get(key, "").split(";")[0]) for key in _PRODUCT_KEYS)
+    return next((model for model in found if model is not None), None)
 
 
 def bounds_px0(properties: Mapping[str, str], size_wh0: tuple[int, int]) -> tuple[int, int, int, int] | None:

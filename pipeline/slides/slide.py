@@ -15,16 +15,6 @@ Pixels = NDArray[np.uint8]
 Stream = tuple[bytes | memoryview, ...]
 """A tile's encoded bytes as buffers to be laid one after the other; () for a tile the scanner left out."""
 
-
-@dataclass(frozen=True)
-class StreamPattern:
-    """How the tiles of one encoder begin, and what stands in place of their first `skip` bytes in a complete stream."""
-
-    begins: bytes
-    head: bytes
-    skip: int
-
-
 StreamCodec = Literal["imagecodecs_jpeg", "imagecodecs_jpeg2k"]
 
 
@@ -56,6 +46,8 @@ class SlideInfo:
     associated: tuple[str, ...] = ()
     bounds_px0: tuple[int, int, int, int] | None = None
     """x, y, width, height of what was scanned, where the level-0 frame is larger; white outside."""
+    label_in_image: str | None = None
+    """How the file says that the slide's label, or other text that can name a person, is among its pixels."""
 
 
 class EncodedLevel(Protocol):

@@ -14,13 +14,14 @@ from pipeline.errors import CorruptTileError
 from pipeline.slides import jpeg, jpeg2000
 from pipeline.slides.limits import MAX_TILE_BYTES
 from pipeline.slides.reading import read_at
-from pipeline.slides.slide import Stream, StreamCodec, StreamPattern
+from pipeline.slides.slide import Stream, StreamCodec
 from pipeline.slides.tiff_checks import (
     COMPRESSION_APERIO_YCC,
     COMPRESSION_JPEG,
     COMPRESSIONS_JPEG_2000,
     PHOTOMETRIC_RGB,
 )
+from pipeline.slides.tile_streams import ParsedTile, TileStreams
 
 _MAX_GAP_BYTES = 64 * 2**10
 """Tiles this near each other in the file are read at once."""
@@ -47,9 +48,6 @@ def why_not_encoded(page: tifffile.TiffPage) -> str | None:
     return None
 
 
-_NOTHING_KNOWN = StreamPattern(b"no tile begins like this", b"", 0)
-
-
 class EncodedTiffLevel:
     """Tiles of one page as an `EncodedLevel`. Safe in threads: it reads by position."""
 
@@ -60,7 +58,7 @@ class EncodedTiffLevel:
         self.columns = -(-page.imagewidth // self.tile_px)
         self.rows = -(-page.imagelength // self.tile_px)
         self._is_rgb = page.photometric == PHOTOMETRIC_RGB
-        self._pattern: StreamPattern | None = None
+        self._streams = TileStreams(self._parse)
 
     @cached_property
     def _offsets(self) -> NDArray[np.int64]:
@@ -93,21 +91,38 @@ class EncodedTiffLevel:
             one_by_one = (self.streams(row, range(c, c + 1)) for c in columns)
             return [stream for (stream,) in one_by_one] if len(columns) > 1 else self._single(row, columns.start)
         data = read_at(self._descriptor, last - first, first, self._name)
-        view, known = memoryview(data), self._pattern or _NOTHING_KNOWN
-        begins, head, skip, eoi = known.begins, known.head, known.skip, jpeg.EOI
-        found: list[Stream] = []
-        for offset, count in zip(offsets, counts, strict=True):  # a hundred thousand times per slide: kept short
-            start, end = offset - first, offset - first + count
-            if data.startswith(begins, start) and data.endswith(eoi, start, end):
-                found.append((head, view[start + skip : end]))
-            else:
-                column = columns[len(found)]
-                found.append(self._stream(data, view, start, end, row, column) if count else ())
-        return found
+        bounds = [(offset - first, offset - first + count) for offset, count in zip(offsets, counts, strict=True)]
+        return self._copied(data, bounds) or [
+            self._stream(data, start, end, row, column) if start < end else ()
+            for (start, end), column in zip(bounds, columns, strict=True)
+        ]
+
+    def _copied(self, data: bytes, bounds: list[tuple[int, int]]) -> list[Stream] | None:
+        """The streams of a row in which every tile begins and ends as known, with nothing but coded data in between.
+
+        This is what a hundred thousand tiles of a slide go through. Each of them holds at least the marks of its start
+        and its end; that there are no more in all of them is seen in one go over the row. None where that is not so, or
+        where tiles overlap, which would be counted once.
+        """
+        known, view = self._streams.known, memoryview(data)
+        if not isinstance(known, jpeg.JpegStart):
+            return None
+        own, head, eoi, skip = known.own, known.head, jpeg.EOI, len(known.own)
+        num_tiles = last_end = 0
+        copied: list[Stream] = []
+        for start, end in bounds:
+            if start == end:
+                copied.append(())
+                continue
+            if start < last_end or not (data.startswith(own, start) and data.endswith(eoi, start + skip, end)):
+                return None
+            num_tiles, last_end = num_tiles + 1, end
+            copied.append((head, view[start + skip : end]))
+        return copied if jpeg.count_marks(data) == num_tiles * known.num_marks else None
 
     def _single(self, row: int, column: int) -> list[Stream]:
         data = read_at(self._descriptor, int(self._counts[row, column]), int(self._offsets[row, column]), self._name)
-        return [self._stream(data, memoryview(data), 0, len(data), row, column)]
+        return [self._stream(data, 0, len(data), row, column) if data else ()]
 
     def _span(self, row: int, columns: range, offsets: list[int], counts: list[int]) -> tuple[int, int]:
         """First and last byte of the tiles that are there; (0, 0) when there is none."""
@@ -126,31 +141,21 @@ class EncodedTiffLevel:
             raise self._corrupt(row, columns[worst], why)
         return first, last
 
-    def _stream(self, data: bytes, view: memoryview, start: int, end: int, row: int, column: int) -> Stream:
-        pattern = self._pattern
-        if pattern is not None and data.startswith(pattern.begins, start) and data.endswith(jpeg.EOI, start, end):
-            return (pattern.head, view[start + pattern.skip : end])
+    def _stream(self, data: bytes, start: int, end: int, row: int, column: int) -> Stream:
         try:
-            if self.codec == "imagecodecs_jpeg":
-                return self._checked_jpeg(data[start:end])
-            return self._checked_jpeg_2000(data[start:end])
+            return self._streams.stream(data, memoryview(data), start, end)
         except (jpeg.JpegError, jpeg2000.Jpeg2000Error) as error:
             raise self._corrupt(row, column, error) from error
 
-    def _checked_jpeg(self, raw: bytes) -> Stream:
-        """Parse a tile whose beginning was not seen before, and remember the beginning."""
-        header = jpeg.read_header(raw)
-        self._check_size(header, jpeg.JpegError)
-        jpeg.check_end(raw)
-        head, skip = jpeg.new_head(raw, header, self._page.jpegtables, is_rgb=self._is_rgb)
-        self._pattern = StreamPattern(raw[: header.length], head, skip)
-        # Behind the end marker there is padding, or what somebody wrote there.
-        return (head, memoryview(raw)[skip : raw.rindex(jpeg.EOI) + len(jpeg.EOI)])
-
-    def _checked_jpeg_2000(self, raw: bytes) -> Stream:
-        self._check_size(jpeg2000.read_header(raw), jpeg2000.Jpeg2000Error)
-        jpeg2000.check_end(raw)
-        return (raw,)
+    def _parse(self, raw: bytes) -> ParsedTile:
+        """Parse a tile whose beginning was not seen before."""
+        if self.codec == "imagecodecs_jpeg":
+            own = jpeg.parse(raw, self._page.jpegtables)
+            self._check_size(own.header, jpeg.JpegError)
+            return ParsedTile((own.head(is_rgb=self._is_rgb), own.coded), own.start(is_rgb=self._is_rgb))
+        codestream = jpeg2000.parse(raw)
+        self._check_size(codestream.header, jpeg2000.Jpeg2000Error)
+        return ParsedTile((codestream.head, codestream.coded), codestream.start())
 
     def _check_size(
         self, header: jpeg.JpegHeader | jpeg2000.Jpeg2000Header, wrong: type[jpeg.JpegError | jpeg2000.Jpeg2000Error]

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import tifffile
 
-from pipeline.slides.openslide_properties import is_product_name
+from pipeline.slides.scanner_models import known_model
 from pipeline.units import is_plausible_mpp
 
 _UM_PER_UNIT = {2: 25_400.0, 3: 10_000.0}
@@ -44,11 +44,9 @@ def objective_power_of(tiff: tifffile.TiffFile) -> float | None:
 
 
 def scanner_model_of(tiff: tifffile.TiffFile) -> str | None:
-    """The Model tag, if it looks like a product name; serial numbers are not passed on."""
+    """The Model tag, or what Philips writes in its place, if it is a known model."""
     tag = tiff.pages.first.tags.get(272)
-    text = str(tag.value).strip("\0 ") if tag is not None else _philips_text(tiff, "DICOM_MANUFACTURERS_MODEL_NAME")
-    text = text.strip('" ')
-    return text if is_product_name(text) else None
+    return known_model(_philips_text(tiff, "DICOM_MANUFACTURERS_MODEL_NAME") if tag is None else str(tag.value))
 
 
 def _aperio_number(tiff: tifffile.TiffFile, key: str) -> float | None:

@@ -35,9 +35,10 @@ def run_check(manifest: Path, project: Path, *, as_json: bool) -> None:
     reporter = Reporter(as_json=as_json, sources=SourceNames(manifest, project=Project(project)))
     with errors_in_words(as_json=as_json, name="cohort", reporter=reporter):
         cohort = load_cohort(manifest)
-        assign_splits(cohort.included, load_settings(open_project(project).settings_path).tile.split)
+        settings = load_settings(open_project(project).settings_path)
+        assign_splits(cohort.included, settings.tile.split)
     for entry in cohort.included:
-        reporter.attempt(entry.slide_id, partial(_check, cohort, entry))
+        reporter.attempt(entry.slide_id, partial(_check, cohort, entry, settings.ingest.keep_associated))
     reporter.finish()
 
 
@@ -48,8 +49,8 @@ def run_pseudonymize(manifest: Path, map_path: Path, out: Path, project: Path | 
     typer.echo(f"{map_path} is the only way back to the names. Keep it apart from the project, and keep a copy.")
 
 
-def _check(cohort: Cohort, entry: SlideEntry) -> SlideOutcome:
-    size_wh_px0 = check_slide(cohort, entry)
+def _check(cohort: Cohort, entry: SlideEntry, keep_associated: tuple[str, ...]) -> SlideOutcome:
+    size_wh_px0 = check_slide(cohort, entry, keep_associated)
     annotations = cohort.annotations_path(entry)
     if annotations is None:
         return SlideOutcome(entry.slide_id, "done", message="can be ingested")

@@ -6,8 +6,11 @@ from io import BytesIO
 import numpy as np
 import pytest
 from PIL import Image, ImageCms
+from pydicom import dcmread
 
 from pipeline.ingest.icc import colours_only
+from pipeline.ingest.icc_types import exact
+from tests.attacks.leaky_profiles import TYPES, header_with, profile_of, with_text_behind
 from tests.pipeline.make import picture
 
 SECRET = b"text\0\0\0\0Scanner SN-77123, St. Mary, operator J. Doe\0"
@@ -91,3 +94,56 @@ def test_a_text_under_the_name_of_a_colour_tag_is_left_out():
     secret = with_secrets(ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes())
 
     assert b"SN-77123" not in colours_only(secret.replace(b"dmnd", b"A2B0"))
+
+
+@pytest.mark.parametrize("name", list(TYPES))
+def test_a_tag_is_cut_to_what_its_type_needs(name):
+    data = TYPES[name]
+
+    assert exact(data) == data
+    assert exact(with_text_behind(data, SECRET)) == data
+    assert exact(data[:-1]) is None
+    assert exact(data[:4] + b"Doe!" + data[8:]) == data
+
+
+def test_types_whose_length_is_not_known_are_left_out():
+    assert exact(b"mpet" + bytes(60)) is None
+    assert exact(b"text\0\0\0\0Jane Roe") is None
+    assert exact(b"") is None
+
+
+@pytest.mark.parametrize("name", ["mft1", "mft2", "mAB ", "curv", "para"])
+def test_colours_of_every_kind_of_profile_are_the_same_without_the_texts_behind_its_data(name):
+    pixels = picture(300, 200)
+    honest, leaky = profile_of(name), profile_of(name, text=SECRET)
+    assert SECRET in leaky
+
+    left = colours_only(leaky)
+
+    assert SECRET not in left
+    assert b"Doe" not in left
+    assert left == colours_only(honest)
+    assert np.array_equal(to_screen(left, pixels), to_screen(leaky, pixels))
+
+
+def test_nothing_but_class_spaces_version_and_intent_of_the_header_is_kept():
+    srgb = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+    pixels = picture(300, 200)
+
+    left = colours_only(header_with(srgb, b"JaneRoe1950-02-03TCGA5PA9K0"))
+
+    assert left == colours_only(srgb)
+    assert np.array_equal(to_screen(left, pixels), to_screen(srgb, pixels))
+
+
+def test_a_profile_of_another_kind_than_a_scanner_s_is_left_out():
+    assert colours_only(ImageCms.ImageCmsProfile(ImageCms.createProfile("LAB")).tobytes()) is None
+
+
+@pytest.mark.data
+def test_colours_of_a_real_slide_s_profile_are_the_same(real_slides):
+    ds = dcmread(real_slides / "ImagingDataCommons+highdicom/data/test_files/sm_image.dcm", stop_before_pixels=True)
+    real = ds.OpticalPathSequence[0].ICCProfile
+    pixels = picture(300, 200)
+
+    assert np.array_equal(to_screen(colours_only(real), pixels), to_screen(real, pixels))

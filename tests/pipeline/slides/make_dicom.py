@@ -182,7 +182,7 @@ def _attributes(
     if kind:
         ds.ImageType = ["DERIVED" if downsample > 1 else "ORIGINAL", "PRIMARY", kind, "NONE"]
     ds.Modality, ds.PatientName, ds.PatientID, ds.AccessionNumber = "SM", PATIENT, "P-4711", "A-0815"
-    ds.Manufacturer, ds.ManufacturerModelName, ds.DeviceSerialNumber = "Maker", "Scanner 3000", "SN-99"
+    ds.Manufacturer, ds.ManufacturerModelName, ds.DeviceSerialNumber = "Leica Biosystems", "GT450", "SN-99"
     ds.StudyInstanceUID, ds.SeriesInstanceUID, ds.FrameOfReferenceUID = "1.2.3", series, "1.2.5"
     ds.SamplesPerPixel, ds.PhotometricInterpretation, ds.PlanarConfiguration = 3, photometric, 0
     ds.Columns, ds.Rows = tile_wh

@@ -31,6 +31,8 @@ from tests.pipeline.make import (
 )
 
 STRIP_OFFSETS, STRIP_BYTE_COUNTS, TILE_BYTE_COUNTS = 273, 279, 325
+SCAN_TABLES_AT = 2 + 18 + 19 + 5
+"""In a tile: behind SOI, JFIF and the frame header, in the scan header the first component and its Huffman tables."""
 
 
 @pytest.fixture
@@ -92,8 +94,8 @@ def test_the_last_bytes_of_a_tile_that_are_zeros_are_noticed_even_if_the_gate_do
 
 
 def test_a_damaged_tile_that_the_gate_does_not_sample_is_a_corrupt_tile_for_whoever_reads_it(tmp_path, pyramid):
-    """The gate compares 6 of 48 tiles here; the rest is copied as it is."""
-    overwrite_tile(pyramid, 9, b"\xff\xc5" * 20, at=tile_bytes(pyramid, 9) // 2)
+    """The gate compares 6 of 48 tiles here; of the rest only the markers are looked at."""
+    overwrite_tile(pyramid, 9, b"\x01\x33", at=SCAN_TABLES_AT)  # a Huffman table that nobody defined
 
     report = ingest_with_few_samples(pyramid, tmp_path)
 
@@ -101,6 +103,13 @@ def test_a_damaged_tile_that_the_gate_does_not_sample_is_a_corrupt_tile_for_whoe
     assert reader.read_region(0, 0, 0, 64, 64).shape == (64, 64, 3)
     with pytest.raises(CorruptTileError, match="chunk in row 1, column 1"):
         reader.read_region(0, 64, 64, 64, 64)
+
+
+def test_a_marker_inside_coded_data_is_noticed_in_tiles_that_the_gate_does_not_sample(tmp_path, pyramid):
+    overwrite_tile(pyramid, 9, b"\xff\xc5" * 20, at=tile_bytes(pyramid, 9) // 2)
+
+    with pytest.raises(CorruptTileError, match="row 1, column 1 of the 500×370 px level cannot be stored: no whole"):
+        ingest_with_few_samples(pyramid, tmp_path)
 
 
 def ingest_with_few_samples(path, root):

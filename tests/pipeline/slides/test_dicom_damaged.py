@@ -57,7 +57,6 @@ def read_all(path):
         (setting(PhotometricInterpretation="PALETTE COLOR"), NotBrightfieldRgbError, "PALETTE COLOR"),
         (setting(TotalPixelMatrixFocalPlanes=3), UnreadableError, "3 focal planes"),
         (setting(NumberOfOpticalPaths=2), UnreadableError, "2 optical paths"),
-        (setting(SpecimenLabelInImage="YES"), UnreadableError, "label is inside the picture"),
         (setting(ImageType=["ORIGINAL", "PRIMARY"]), UnreadableError, "ORIGINAL/PRIMARY"),
         (setting(ImageType=["ORIGINAL", "PRIMARY", "LABEL", "NONE"]), UnreadableError, "only: label"),
         (setting(NumberOfFrames=19), UnreadableError, "need 20 frames, it says 19"),

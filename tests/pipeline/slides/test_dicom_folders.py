@@ -158,7 +158,7 @@ def test_a_folder_is_ingested_level_by_level_as_it_is_without_its_label(tmp_path
     assert [level.route for level in report.levels[:2]] == ["pass-through", "pass-through"]
     assert reader.attributes["source"]["files"] == 6
     assert (reader.attributes["source"]["format"], reader.attributes["associated"]) == ("dicom", [])
-    assert (reader.mpp0, reader.attributes["scanner_model"]) == (MPP0, "Scanner 3000")
+    assert (reader.mpp0, reader.attributes["scanner_model"]) == (MPP0, "Aperio GT 450")
     with open_slide(folder) as slide:
         for level in range(3):
             size = reader.levels[level]

@@ -262,7 +262,7 @@ def test_scale_profile_and_scanner_are_told_and_nobody_is_named(tmp_path, pixels
     with open_slide(write_dicom(tmp_path / "a.dcm", pixels, change=anisotropic)) as slide:
         info = slide.info
     assert info.mpp_xy == (0.5, 0.25)  # x is the second of Pixel Spacing
-    assert (info.format, info.objective_power, info.scanner_model) == ("dicom", 20.0, "Scanner 3000")
+    assert (info.format, info.objective_power, info.scanner_model) == ("dicom", 20.0, "Aperio GT 450")
     assert info.icc == make.ICC + b"\0" * (len(make.ICC) % 2)
     for secret in ("Penicillin", "4711", "0815", "SN-99", "1.2.3", "a.dcm"):
         assert secret not in repr(info)

@@ -23,6 +23,8 @@ PROXY = "GoogleCloudPlatform+medical-imaging/pathology/dicom_proxy/testdata"
 JPEG = f"{PROXY}/multi_frame_jpeg_camelyon_challenge_image.dcm"
 JPEG_2000 = f"{PROXY}/multi_frame_jpeg2000_camelyon_challenge_image.dcm"
 NATIVE = "ImagingDataCommons+highdicom/data/test_files/sm_image.dcm"
+ENCODERS_COMMENT = b"\xff\x64\0\x04\0\x01"
+"""In the main header of every JPEG 2000 frame; it is left behind."""
 SLIDE_COORDINATES = (
     "GoogleCloudPlatform+medical-imaging/pathology/transformation_pipeline/testdata/test_slide_coordinates.dcm"
 )
@@ -78,8 +80,9 @@ def test_every_frame_passes_byte_for_byte_and_decodes_to_the_same_pixels(real_sl
         for row in range(encoded.rows):
             for column, stream in enumerate(encoded.streams(row, range(encoded.columns))):
                 joined, frame = b"".join(stream), frames[row * encoded.columns + column]
-                assert frame.startswith(joined)
-                assert len(frame) - len(joined) <= 1
+                own = frame if name == JPEG else frame.replace(ENCODERS_COMMENT, b"", 1)
+                assert own.startswith(joined)
+                assert len(own) - len(joined) <= 1
                 y, x = row * 256, column * 256
                 part = truth[y : y + 256, x : x + 256]
                 np.testing.assert_array_equal(decode(joined)[: part.shape[0], : part.shape[1]], part)

@@ -7,7 +7,7 @@ import tifffile
 
 from pipeline.slides import jpeg
 from pipeline.store.reader import StoreReader
-from tests.pipeline.make import _full_tiles, ingest, picture
+from tests.pipeline.make import _full_tiles, _tables_and_rest, ingest, picture
 
 COMMENT = b"\xff\xfe\x00\x14patient Jane Roe \0"
 EXIF = b"\xff\xe1\x00\x16Exif\0\0" + b"Jane Roe 1950\0"
@@ -42,19 +42,23 @@ def test_a_level_with_texts_in_its_tiles_passes_through_without_them(tmp_path, o
 
 
 def test_texts_in_shared_tables_are_left_out():
-    stream = bytes(imagecodecs.jpeg8_encode(picture(256, 256), level=85))
-    header = jpeg.read_header(stream)
-    tables = jpeg.SOI + TABLES_COMMENT + stream[20:89] + jpeg.EOI
+    stream = bytes(imagecodecs.jpeg8_encode(picture(256, 256), level=85, subsampling="420"))
+    tables, tile = _tables_and_rest(stream)
 
-    head, skip = jpeg.new_head(stream, header, tables, is_rgb=False)
+    parsed = jpeg.parse(tile, jpeg.SOI + TABLES_COMMENT + tables + jpeg.EOI)
 
-    assert (head, skip) == (jpeg.SOI + stream[20:89], 2)
+    assert (parsed.head(is_rgb=False) + parsed.coded).count(tables) == 1
+    assert b"ward" not in parsed.head(is_rgb=False)
+    decoded = imagecodecs.jpeg8_decode(parsed.head(is_rgb=False) + parsed.coded)
+    np.testing.assert_array_equal(decoded, imagecodecs.jpeg8_decode(stream))
 
 
-def test_a_stream_without_texts_is_left_as_it_is():
-    stream = bytes(imagecodecs.jpeg8_encode(picture(256, 256), level=85))
+@pytest.mark.parametrize("options", [{"subsampling": "420"}, {"colorspace": "RGB", "outcolorspace": "RGB"}, {}])
+def test_a_stream_without_texts_is_left_as_it_is(options):
+    stream = bytes(imagecodecs.jpeg8_encode(picture(256, 256), level=85, **options))
+    parsed = jpeg.parse(stream)
 
-    assert jpeg.new_head(stream, jpeg.read_header(stream), None, is_rgb=False) == (jpeg.SOI, 2)
+    assert parsed.head(is_rgb=False) + parsed.coded == stream
 
 
 def test_a_text_behind_a_fill_byte_or_behind_the_end_stays_behind_too(tmp_path):

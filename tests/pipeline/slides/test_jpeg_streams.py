@@ -1,0 +1,151 @@
+"""The one parser of JPEG streams: clean ones stay as they are, and of others only what their pixels need is kept."""
+
+from io import BytesIO
+from itertools import pairwise
+
+import imagecodecs
+import numpy as np
+import pytest
+import tifffile
+from PIL import Image
+
+from pipeline.errors import CorruptTileError
+from pipeline.slides import jpeg
+from pipeline.slides.open_slide import open_slide
+from tests.attacks import leaky_streams as leaks
+from tests.pipeline.make import _full_tiles, picture
+
+PIXELS = picture(128, 64)
+TEXT = b"Jane Roe, 1950-02-03"
+RESTART_INTERVAL = 0xDD
+
+
+def encoded(**options):
+    return bytes(imagecodecs.jpeg8_encode(PIXELS, level=85, **options))
+
+
+def by_pillow(**options):
+    out = BytesIO()
+    Image.fromarray(PIXELS).save(out, "JPEG", **options)
+    return out.getvalue()
+
+
+def cleaned(stream):
+    parsed = jpeg.parse(stream)
+    return parsed.head(is_rgb=False) + parsed.coded
+
+
+@pytest.mark.parametrize(
+    "stream",
+    [encoded(), encoded(subsampling="420"), encoded(colorspace="RGB", outcolorspace="RGB"), by_pillow(optimize=True),
+     by_pillow(progressive=True), by_pillow(restart_marker_blocks=2), by_pillow(quality=5), by_pillow(quality=100)],
+)  # fmt: skip
+def test_a_clean_stream_stays_byte_for_byte(stream):
+    assert cleaned(stream) == stream
+
+
+@pytest.mark.parametrize("leak", leaks.JPEG_LEAKS, ids=lambda leak: leak.__name__)
+def test_what_is_hidden_stays_behind_and_the_rest_is_the_clean_stream(leak):
+    assert cleaned(leak(encoded(), TEXT)) == encoded()
+
+
+@pytest.mark.parametrize("where", leaks.REFUSED_JPEG_LEAKS)
+def test_a_segment_longer_than_its_content_is_damage(where):
+    with pytest.raises(jpeg.JpegError):
+        jpeg.parse(leaks.REFUSED_JPEG_LEAKS[where](encoded(), TEXT))
+
+
+def test_density_thumbnail_version_and_flags_are_those_of_any_stream():
+    rgb = encoded(colorspace="RGB", outcolorspace="RGB")
+
+    assert cleaned(leaks.adobe_fields(rgb, TEXT)) == rgb
+    assert cleaned(by_pillow(dpi=(1950, 203)))[:20] == encoded()[:20]
+
+
+def test_only_the_last_of_many_restart_intervals_is_kept():
+    stream = by_pillow(restart_marker_blocks=2)
+    many = b"".join(leaks.segment(RESTART_INTERVAL, TEXT[at : at + 2]) for at in range(0, len(TEXT), 2))
+
+    assert cleaned(stream[:2] + many + stream[2:]) == stream
+
+
+def test_a_restart_interval_of_zero_is_none():
+    stream = encoded()
+    hidden = stream[:2] + leaks.segment(RESTART_INTERVAL, bytes(2)) + stream[2:-2] + b"\xff\xd0" + TEXT + jpeg.EOI
+
+    with pytest.raises(jpeg.JpegError, match="no marker"):
+        jpeg.parse(hidden)
+
+
+def test_fill_bytes_are_left_behind_and_pixels_stay():
+    stream = by_pillow(restart_marker_blocks=2)
+    filled = stream.replace(b"\xff\xd0", b"\xff\xff\xff\xd0")[:-2] + b"\xff" * 9 + jpeg.EOI
+
+    assert filled != stream
+    assert cleaned(filled) == stream
+
+
+@pytest.mark.parametrize("length", range(0, 700, 7))
+def test_a_stream_cut_short_is_refused(length):
+    with pytest.raises(jpeg.JpegError):
+        jpeg.parse(encoded()[:length])
+
+
+def test_marks_are_counted_as_a_plain_search_finds_them():
+    random = np.random.default_rng(0)
+    for length in (0, 1, 2, 3, 50, 4096, 100_003):
+        data = random.choice(np.array([0, 1, 0xD0, 0xD9, 0xFE, 0xFF], np.uint8), length).tobytes()
+
+        assert jpeg.count_marks(data) == sum(a == 0xFF and b != 0 for a, b in pairwise(data))
+
+
+def tiff_of(path, streams):
+    with tifffile.TiffWriter(path) as tiff:
+        tiff.write(
+            iter(streams), shape=(64, 64 * len(streams), 3), dtype=np.uint8, tile=(64, 64), photometric="rgb",
+            compression="jpeg", compressionargs={"outcolorspace": "YCBCR"}, subsampling=(2, 2), metadata=None,
+            resolution=(2e4, 2e4), resolutionunit="CENTIMETER",
+        )  # fmt: skip
+    return path
+
+
+def first_tiles(count):
+    pixels = picture(64 * count, 64)
+    return [bytes(imagecodecs.jpeg8_encode(tile, level=85, subsampling="420")) for tile in _full_tiles(pixels, 64)]
+
+
+def test_a_row_of_tiles_is_copied_as_it_is_and_a_hidden_text_in_one_of_them_changes_no_other(tmp_path):
+    plain = first_tiles(8)
+    for hidden in range(8):
+        streams = [*plain[:hidden], leaks.behind_the_end_and_ended_again(plain[hidden], TEXT), *plain[hidden + 1 :]]
+        with open_slide(tiff_of(tmp_path / f"{hidden}.tiff", streams)) as slide:
+            level = slide.encoded_level(0)
+            for _ in range(2):  # the second time the beginning is known
+                assert [b"".join(stream) for stream in level.streams(0, range(8))] == plain
+
+
+def test_tiles_that_share_their_bytes_do_not_cover_for_what_another_one_hides(tmp_path):
+    """Bytes that two tiles share are counted once, so as many marks could be hidden elsewhere without changing their sum."""
+    plain = first_tiles(3)
+    marks = jpeg.count_marks(plain[1])
+    hidden = plain[2] + b"\xff\x01" * (marks - 1) + TEXT + jpeg.EOI
+    path = tiff_of(tmp_path / "a.tiff", [plain[0], plain[1], hidden])
+    with tifffile.TiffFile(path, mode="r+b") as tiff:
+        offsets, counts = tiff.pages[0].tags[324], tiff.pages[0].tags[325]
+        counts.overwrite((counts.value[1], *counts.value[1:]))
+        offsets.overwrite((offsets.value[1], *offsets.value[1:]))
+
+    with open_slide(path) as slide:
+        level = slide.encoded_level(0)
+        for _ in range(2):
+            assert [b"".join(stream) for stream in level.streams(0, range(3))] == [plain[1], plain[1], plain[2]]
+
+
+def test_a_slide_whose_tile_hides_a_text_where_no_decoder_goes_on_is_refused_by_name(tmp_path):
+    plain = first_tiles(4)
+    leak = leaks.REFUSED_JPEG_LEAKS["behind a restart marker without an interval"]
+    with open_slide(tiff_of(tmp_path / "a.tiff", [*plain[:3], leak(plain[3], TEXT)])) as slide:
+        level = slide.encoded_level(0)
+        level.streams(0, range(2))
+        with pytest.raises(CorruptTileError, match="row 0, column 3"):
+            level.streams(0, range(4))
