@@ -52,21 +52,31 @@ def add_checksums(store: Path) -> bool:
         _link_the_rest(store, folder, before)
         _finish(store, folder, known)
         if _files(store) != before:
-            raise LockedError(
-                f"{store.name}: another process wrote to it while checksums were added. Wait for it to end, run again."
-            )
+            raise _busy(store)
     return True
 
 
 def _files(store: Path) -> Files:
-    """All files of a store; not what is still being written, or was left by runs that were killed."""
+    """All files of a store but those that systems hide in folders.
+
+    Raises:
+        LockedError: predictions or scores are being written into it.
+    """
     found: Files = {}
     for path in sorted(store.rglob("*")):
-        name = str(path.relative_to(store))
-        if path.is_file() and not any(part.startswith(".") for part in Path(name).parts):
+        name = path.relative_to(store)
+        if path.name.startswith(".") and path.name.endswith((".partial", ".swap")):
+            raise _busy(store)
+        if path.is_file() and not any(part.startswith(".") for part in name.parts):
             stat = path.stat()
-            found[name] = stat.st_ino, stat.st_size, stat.st_mtime_ns
+            found[str(name)] = stat.st_ino, stat.st_size, stat.st_mtime_ns
     return found
+
+
+def _busy(store: Path) -> LockedError:
+    return LockedError(
+        f"{store.name}: another process writes to it while checksums are added. Wait for it to end, and run again."
+    )
 
 
 def _rewrite_shards(array: ArrayReader, folder: Path, name: str) -> dict[str, FileSum]:

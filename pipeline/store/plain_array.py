@@ -134,26 +134,35 @@ def _box(position: Position, chunk_shape: tuple[int, ...]) -> tuple[slice, ...]:
 
 def _parse(path: Path, real_store: str, meta: Any) -> PlainArray:
     """Raises any of `_DAMAGE` for what neither we nor zarr in an earlier version of the contract wrote."""
-    shape, chunk_shape = tuple(meta["shape"]), tuple(meta["chunk_grid"]["configuration"]["chunk_shape"])
-    if not 2 <= len(shape) <= 3 or len(chunk_shape) != len(shape):
-        raise ValueError(f"shape {shape} in chunks {chunk_shape}")
-    for n, side in zip(shape, chunk_shape, strict=True):
-        if type(n) is not int or type(side) is not int or not 1 <= side <= n <= MAX_ARRAY_BYTES:
-            raise ValueError(f"shape {shape} in chunks {chunk_shape}")
+    _check_kind(meta)
     if meta["data_type"] not in _DTYPES:
         raise ValueError(f"values of type {meta['data_type']!r:.50}; known are {', '.join(_DTYPES)}")
     dtype = np.dtype(meta["data_type"]).newbyteorder("<")
-    num_chunks = math.prod(-(-n // side) for n, side in zip(shape, chunk_shape, strict=True))
-    if math.prod(shape) * dtype.itemsize > MAX_ARRAY_BYTES or num_chunks > MAX_CHUNKS:
-        raise ValueError(f"shape {shape} in {num_chunks} chunks is more than is read")
+    shape, chunk_shape = tuple(meta["shape"]), tuple(meta["chunk_grid"]["configuration"]["chunk_shape"])
+    _check_sizes(shape, chunk_shape, dtype.itemsize)
     has_checksums = bool(meta["codecs"][-1:] == [CHECKSUM_CODEC])
     _check_codecs(meta["codecs"][: -1 if has_checksums else None], dtype)
-    separator = meta["chunk_key_encoding"]["configuration"]["separator"]
-    kinds = meta["node_type"], meta["zarr_format"], meta["chunk_grid"]["name"], meta["chunk_key_encoding"]["name"]
-    if kinds != ("array", 3, "regular", "default") or separator != "/" or meta.get("storage_transformers"):
-        raise ValueError(f"no plain array of zarr v3: {kinds}, keys with {separator!r:.50}")
     fill_value = _parse_fill(meta["fill_value"], dtype)
     return PlainArray(path, real_store, shape, chunk_shape, dtype, fill_value, has_checksums)
+
+
+def _check_kind(meta: Any) -> None:
+    grid, keys = meta["chunk_grid"], meta["chunk_key_encoding"]
+    kinds = meta["node_type"], meta["zarr_format"], grid["name"], keys["name"], keys["configuration"]["separator"]
+    if kinds != ("array", 3, "regular", "default", "/") or meta.get("storage_transformers"):
+        raise ValueError(f"no plain array of zarr v3, but {kinds!r:.200}")
+
+
+def _check_sizes(shape: tuple[Any, ...], chunk_shape: tuple[Any, ...], itemsize: int) -> None:
+    said = f"shape {shape!s:.100} in chunks of {chunk_shape!s:.100}"
+    if not 2 <= len(shape) == len(chunk_shape) <= 3:
+        raise ValueError(said)
+    for n, side in zip(shape, chunk_shape, strict=True):
+        if type(n) is not int or type(side) is not int or not 1 <= side <= n:
+            raise ValueError(said)
+    num_chunks = math.prod(-(-n // side) for n, side in zip(shape, chunk_shape, strict=True))
+    if math.prod(shape) * itemsize > MAX_ARRAY_BYTES or num_chunks > MAX_CHUNKS:
+        raise ValueError(f"{said} is more than is read")
 
 
 def _check_codecs(codecs: Any, dtype: np.dtype[Any]) -> None:
@@ -167,7 +176,7 @@ def _check_codecs(codecs: Any, dtype: np.dtype[Any]) -> None:
 def _parse_fill(value: Any, dtype: np.dtype[Any]) -> float:
     if dtype.kind == "f" and value == "NaN":
         return math.nan
-    if type(value) not in (int, float) or not (dtype.kind == "f" or 0 <= value <= 255):
+    if type(value) not in (int, float) or not 0 <= value <= 255:
         raise ValueError(f"fill value {value!r:.50}")
     return float(value)
 

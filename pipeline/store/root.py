@@ -28,7 +28,7 @@ def read_root(store: Path) -> tuple[SlideAttributes, dict[str, Any]]:
     except (OSError, KeyError, TypeError, ValueError) as error:
         raise UnreadableError(f"{store}: not a gemslide store ({type(error).__name__}: {error}).") from error
     if not isinstance(version, int) or version not in READABLE_VERSIONS:
-        known = " and ".join(map(str, sorted(READABLE_VERSIONS)))
+        known = ", ".join(map(str, sorted(READABLE_VERSIONS)))
         raise UnreadableError(f"{store}: contract version {version!r:.40}; this gemslide reads {known}. Ingest again.")
     try:
         attributes = SlideAttributes.model_validate(raw)

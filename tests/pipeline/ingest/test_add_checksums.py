@@ -176,10 +176,21 @@ def test_predictions_written_meanwhile_are_not_lost(store, monkeypatch):
 
     monkeypatch.setattr(module, "_link_the_rest", write_meanwhile)
 
-    with pytest.raises(LockedError, match="another process wrote to it while checksums were added"):
+    with pytest.raises(LockedError, match="another process writes to it while checksums are added"):
         add_checksums(store)
 
     assert (store / "predictions/m-2/zarr.json").exists()
+    assert StoreReader(store).attributes["contract_version"] == 2
+
+
+def test_predictions_that_are_being_written_are_waited_for(store):
+    """Otherwise their folder would be gone when they are whole."""
+    with (
+        pytest.raises(LockedError, match="another process writes to it"),
+        new_folder(store / "predictions/m-2"),
+    ):
+        add_checksums(store)
+
     assert StoreReader(store).attributes["contract_version"] == 2
 
 
