@@ -108,8 +108,7 @@ class _Process:
 
 def _serve(connection: Connection) -> None:
     """Ingest what is asked for until nobody asks any more."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    begin_worker()
     while True:
         try:
             request, project, config = connection.recv()
@@ -121,6 +120,12 @@ def _serve(connection: Connection) -> None:
         except GemslideError as error:
             result = error
         connection.send(result)
+
+
+def begin_worker() -> None:
+    """What every process does that reads slides for another: it ends with it, and not at Ctrl+C of its own."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
+    threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
 def _end_with_parent() -> None:
