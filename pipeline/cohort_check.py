@@ -11,13 +11,13 @@ from pathlib import Path
 
 from pipeline.errors import GemslideError, UnreadableError
 from pipeline.ingest.check import check_slide
-from pipeline.ingest.many import begin_worker
 from pipeline.manifest import Cohort, SlideEntry
 from pipeline.run_record import SlideOutcome
 from pipeline.store.threads import CORES
 from pipeline.tiles.annotations.files import read_annotations
 from pipeline.tiles.annotations.region import check_regions
 from pipeline.tiles.annotations.repair import labelled_regions
+from pipeline.worker_process import begin_worker
 
 FEW = 200
 """So many slides are checked sooner than a process starts."""

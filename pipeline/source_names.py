@@ -116,9 +116,9 @@ class SourceNames:
 
     def _entries(self) -> Iterator[str]:
         """Names in folders that are sources; and beside DICOM files, where the others of their series lie."""
-        folders = {path for path in self._sources if os.path.isdir(path)}
-        files = {path for path in self._sources if path.suffix.lower() in ("", ".dcm", ".dicom")} - folders
-        for folder in folders | {path.parent for path in files if path.exists()}:
+        looked_in = {path for path in self._sources if os.path.isdir(path)}
+        instances = {path for path in self._sources if path.suffix.lower() in ("", ".dcm", ".dicom")} - looked_in
+        for folder in looked_in | {path.parent for path in instances if os.path.exists(path)}:
             for _, folders, files in os.walk(folder):
                 yield from (*folders, *files)
 
