@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 PROJECT ?= demo
 
-.PHONY: demo app test test-fast check bench chaos fuzz setup system frontend clean
+.PHONY: demo app test test-fast check bench chaos fuzz audit setup system frontend clean
 
 demo: $(STAMP)
 	$(BIN)/gemslide demo --project $(PROJECT)
@@ -34,6 +34,10 @@ chaos: $(STAMP)
 
 fuzz: $(STAMP)
 	$(BIN)/python -m tests.pipeline.slides.fuzz --seed $(SEED) --cases $(CASES)
+
+# The licence of every locked package; fails on one that may not be shipped in an Apache-2.0 product.
+audit: $(STAMP)
+	$(BIN)/python .ci/licences.py
 
 setup: $(STAMP)
 

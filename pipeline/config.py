@@ -16,6 +16,9 @@ from pipeline.errors import BadRecipeError
 from training.foundation.class_names import check_class_name
 from training.foundation.toml_file import read_toml
 
+MAX_PX, MAX_UM, MAX_UM2 = 65_536, 10_000.0, 1e9
+"""Upper bounds of lengths and areas: more than any slide calls for, and all sums still fit into 32 bits."""
+
 ClassName = Annotated[str, AfterValidator(check_class_name)]
 
 
@@ -30,15 +33,15 @@ class TissueConfig(Section):
 
     mpp: float = Field(8.0, gt=0)
     """Resolution of the mask, microns per pixel."""
-    min_delta_e: float = Field(8.0, gt=0)
+    min_delta_e: float = Field(8.0, gt=0, le=1000)
     """CIELAB distance from the background above which a pixel is tissue."""
-    max_speck_um2: float = Field(6_000.0, ge=0)
+    max_speck_um2: float = Field(6_000.0, ge=0, le=MAX_UM2)
     """Connected specks up to this area are dust (or printed dots) and dropped before gaps are closed."""
-    close_um: float = Field(40.0, ge=0)
+    close_um: float = Field(40.0, ge=0, le=MAX_UM)
     """Gaps narrower than this are closed."""
-    min_object_um2: float = Field(20_000.0, ge=0)
+    min_object_um2: float = Field(20_000.0, ge=0, le=MAX_UM2)
     """Specks smaller than this are dropped."""
-    max_hole_um2: float = Field(40_000.0, ge=0)
+    max_hole_um2: float = Field(40_000.0, ge=0, le=MAX_UM2)
     """Holes smaller than this are filled."""
 
 
@@ -47,9 +50,9 @@ class IngestConfig(Section):
 
     keep_associated: tuple[Literal["label", "macro", "thumbnail"], ...] = ()
     """Associated images to keep. The default keeps none: labels show names and dates."""
-    shard_px: int = Field(8192, ge=256)
+    shard_px: int = Field(8192, ge=256, le=MAX_PX)
     """Side of a shard of copied tiles: the largest multiple of the chunk that fits."""
-    decode_shard_px: int = Field(4096, ge=256)
+    decode_shard_px: int = Field(4096, ge=256, le=MAX_PX)
     """The same of decoded levels, and of a level that others are built from: a shard of each is in memory, decoded."""
     pass_through: bool = True
     """Whether tiles are copied as they stand where they can be; else every level is decoded and stored anew."""
@@ -59,9 +62,9 @@ class IngestConfig(Section):
     """How levels that do not pass through are stored: lossless, or smaller as JPEG."""
     jpeg_quality: int = Field(90, ge=1, le=100)
     """Of levels stored with `decode_to = "jpeg"`; 4:4:4."""
-    smallest_level_px: int = Field(1024, ge=64)
+    smallest_level_px: int = Field(1024, ge=64, le=MAX_PX)
     """Levels are added, each half the last, until the longer side is at most this."""
-    gate_tiles: int = Field(16, ge=4)
+    gate_tiles: int = Field(16, ge=4, le=100_000)
     """Tiles per level compared with a second decoder."""
     tissue: TissueConfig = TissueConfig()
 
@@ -83,7 +86,7 @@ class QualityConfig(Section):
 
     mpp: float = Field(1.0, gt=0, le=2.5)
     """Resolution the pixels are looked at, microns per pixel; finer sees slighter loss of focus and takes longer."""
-    cell_um: float = Field(64.0, ge=16)
+    cell_um: float = Field(64.0, ge=16, le=MAX_UM)
     """Side of a cell of the scores, in microns."""
     min_tissue: float = Field(0.25, gt=0, le=1)
     """Share of a cell that must be tissue for it to have scores."""
@@ -97,7 +100,7 @@ class QualityConfig(Section):
     """Share of a cell's tissue on the edge of a bubble or coverslip, or within a bubble."""
     stain: tuple[Literal["macenko", "reinhard"], ...] = ("macenko", "reinhard")
     """Methods to fit the slide's stain by."""
-    stain_pixels: int = Field(400_000, ge=10_000)
+    stain_pixels: int = Field(400_000, ge=10_000, le=100_000_000)
     """Tissue pixels drawn for that, about."""
 
     def limit(self, name: str) -> ScoreLimit:
@@ -110,18 +113,18 @@ class QualityConfig(Section):
 class SplitConfig(Section):
     """How patients without a split in the manifest are dealt out."""
 
-    train: float = Field(0.7, ge=0)
-    val: float = Field(0.15, ge=0)
-    test: float = Field(0.15, ge=0)
-    seed: int = 0
+    train: float = Field(0.7, ge=0, le=1e6)
+    val: float = Field(0.15, ge=0, le=1e6)
+    test: float = Field(0.15, ge=0, le=1e6)
+    seed: int = Field(0, ge=0)
 
 
 class TileConfig(Section):
     """`[tile]`"""
 
-    tile_px: int = Field(1024, ge=8)
-    mpp: float = Field(0.5, gt=0)
-    overlap_px: int = Field(0, ge=0)
+    tile_px: int = Field(1024, ge=8, le=MAX_PX)
+    mpp: float = Field(0.5, gt=0, le=1000)
+    overlap_px: int = Field(0, ge=0, le=MAX_PX)
     """Pixels shared by neighbours, at `mpp`."""
     min_tissue: float = Field(0.5, ge=0, le=1)
     max_qc: dict[str, Annotated[float, Field(ge=0, le=1)]] = {}
@@ -152,13 +155,13 @@ class TileConfig(Section):
 class InferConfig(Section):
     """`[infer]`"""
 
-    batch_size: int = Field(32, ge=1)
+    batch_size: int = Field(32, ge=1, le=65_536)
     min_tissue: float = Field(0.5, ge=0, le=1)
     threshold: float = Field(0.5, gt=0, lt=1)
     """Probability from which a cell belongs to a hotspot."""
     hotspot_classes: tuple[ClassName, ...] = ()
     """Classes to look for; empty: all but the first of the class order."""
-    max_hotspots: int = Field(50, ge=1)
+    max_hotspots: int = Field(50, ge=1, le=1_000_000)
 
 
 class EvaluateConfig(Section):

@@ -84,7 +84,7 @@ class SourceNames:
         if not (slide_id in self._slide_ids or slide_id in self._file_names):
             self._slide_ids.add(slide_id)
             if self._found is not None:
-                self._found.discard(slide_id)
+                self._found.keep(slide_id)
 
     def removed_from(self, value: Any) -> Any:
         """A JSON value in whose strings none of the names is left; keys stay as they are."""
@@ -95,7 +95,7 @@ class SourceNames:
         if not isinstance(value, str) or not self._sources:
             return value
         if self._found is None:
-            self._found = _Names(set(self._every_name()) - self._slide_ids)
+            self._found = _Names(self._every_name(), self._slide_ids)
         return self._found.removed_from(value) if self._saw_every_entry else TOO_MANY
 
     def _every_name(self) -> Iterator[str]:
@@ -116,9 +116,9 @@ class SourceNames:
 
     def _entries(self) -> Iterator[str]:
         """Names in folders that are sources; and beside DICOM files, where the others of their series lie."""
-        folders = {path for path in self._sources if os.path.isdir(path)}
-        files = {path for path in self._sources if path.suffix.lower() in ("", ".dcm", ".dicom")} - folders
-        for folder in folders | {path.parent for path in files if path.exists()}:
+        looked_in = {path for path in self._sources if os.path.isdir(path)}
+        instances = {path for path in self._sources if path.suffix.lower() in ("", ".dcm", ".dicom")} - looked_in
+        for folder in looked_in | {path.parent for path in instances if os.path.exists(path)}:
             for _, folders, files in os.walk(folder):
                 yield from (*folders, *files)
 
@@ -130,18 +130,21 @@ class _Names:
     """Names at least as long are found inside of words, too; shorter ones where they stand alone."""
     SHORTEST = 3
 
-    def __init__(self, names: Iterable[str]) -> None:
+    def __init__(self, names: Iterable[str], kept: Iterable[str]) -> None:
         telling = {name for name in names if _is_telling(name)}
         # A message that quotes a name may have escaped some of its characters.
-        self._names = telling | {repr(name)[1:-1] for name in telling}
-        lengths: defaultdict[str, set[int]] = defaultdict(set)
-        for name in self._names:
-            lengths[name[: self.LONGEST_KEY]].add(len(name))
-        self._lengths = {key: sorted(each, reverse=True) for key, each in lengths.items()}
+        self._hidden = telling | {repr(name)[1:-1] for name in telling}
+        self._kept: set[str] = set()
+        self._lengths: defaultdict[str, set[int]] = defaultdict(set)
+        for name in self._hidden:
+            self._lengths[name[: self.LONGEST_KEY]].add(len(name))
+        for name in kept:
+            self.keep(name)
 
-    def discard(self, name: str) -> None:
-        """This is no longer looked for."""
-        self._names.discard(name)
+    def keep(self, name: str) -> None:
+        """This stays, even where a name is a part of it."""
+        self._kept.add(name)
+        self._lengths[name[: self.LONGEST_KEY]].add(len(name))
 
     def removed_from(self, text: str) -> str:
         """The text with each name, the longest first, replaced."""
@@ -151,21 +154,28 @@ class _Names:
             if end is None:
                 at += 1
                 continue
-            pieces += [text[start:at], HIDDEN]
-            start = at = end
+            if text[at:end] not in self._kept:
+                pieces += [text[start:at], HIDDEN]
+                start = end
+            at = end
         return "".join([*pieces, text[start:]])
 
     def _end_of_name_at(self, text: str, at: int) -> int | None:
-        for key_length in range(self.LONGEST_KEY, self.SHORTEST - 1, -1):
-            for length in self._lengths.get(text[at : at + key_length], ()):
+        for key_length in range(self.LONGEST_KEY, 0, -1):
+            for length in sorted(self._lengths.get(text[at : at + key_length], ()), reverse=True):
                 end = at + length
-                if text[at:end] in self._names and (length >= self.LONGEST_KEY or _stands_alone(text, at, end)):
+                if self._is_name(text, at, end):
                     return end
         return None
 
+    def _is_name(self, text: str, start: int, end: int) -> bool:
+        name = text[start:end]
+        is_long = end - start >= self.LONGEST_KEY and name not in self._kept
+        return (name in self._hidden or name in self._kept) and (is_long or _stands_alone(text, start, end))
+
 
 def _stands_alone(text: str, start: int, end: int) -> bool:
-    return not (text[:start][-1:].isalnum() or text[end : end + 1].isalnum())
+    return not (text[max(0, start - 1) : start].isalnum() or text[end : end + 1].isalnum())
 
 
 def _is_telling(name: str) -> bool:

@@ -16,6 +16,8 @@ from training.foundation.class_names import check_class_name
 from training.foundation.names import NAME_PATTERN
 from training.foundation.toml_file import read_toml
 
+MAX_RANKS, MAX_TILES = 1024, 4096
+"""Of one dimension of a run, and of a micro-batch: schedules are played step by step before anything starts."""
 RECIPES_DIR = Path(__file__).parent / "recipes"
 MAX_DEPTH, MAX_CLASSES = 2000, 1000
 """Of a network. The deepest that is shipped has 1001 layers; a number without bound would take all memory."""
@@ -65,7 +67,7 @@ class ModelConfig(Section):
 class RecomputeConfig(Section):
     """`[parallel] recompute = {every = 2}` or `{every = 6, prefix = [23, 0]}`."""
 
-    every: int = Field(1, ge=1)
+    every: int = Field(1, ge=1, le=10_000)
     """Blocks of which only the first input is kept; they run again in backward."""
     prefix: tuple[int, ...] | None = None
     """How many blocks of each stage, from its start; all if left out."""
@@ -85,13 +87,13 @@ class ParallelConfig(Section):
         "single", "mp-basic", "master", "gpipe", "1f1b", "chimera", "mast", "hybrid", "ddp"
     ] = "single"  # fmt: skip
     """`mast` is `master` with two micro-batches, `hybrid` is `master` and `ddp` is `single` with several groups."""
-    num_stages: int = Field(1, ge=1)
+    num_stages: int = Field(1, ge=1, le=MAX_RANKS)
     """S: ranks that together hold one model."""
-    num_microbatches: int = Field(1, ge=1)
+    num_microbatches: int = Field(1, ge=1, le=MAX_TILES)
     """N (the paper's η): slices of a group's share of a batch."""
-    microbatch_size: int = Field(1, ge=1)
+    microbatch_size: int = Field(1, ge=1, le=MAX_TILES)
     """Tiles per micro-batch."""
-    data_parallel: int = Field(1, ge=1)
+    data_parallel: int = Field(1, ge=1, le=MAX_RANKS)
     """D: groups of num_stages ranks, each with a share of the batch."""
     recompute: Annotated[
         Annotated[Literal["none"], Tag("as a word")] | Annotated[RecomputeConfig, Tag("as a table")],
@@ -103,7 +105,7 @@ class ParallelConfig(Section):
     ] = "none"
     balance: Literal["flops", "bytes"] = "flops"
     """What the cut into stages evens out: time, or activation memory."""
-    timeout_s: float = Field(600.0, gt=0)
+    timeout_s: float = Field(600.0, gt=0, le=1e6)
     """A rank silent for longer counts as lost."""
 
     @model_validator(mode="after")
@@ -147,7 +149,7 @@ class OptimConfig(Section):
     lr: float = Field(0.1, gt=0)
     momentum: float = Field(0.9, ge=0, lt=1)
     weight_decay: float = Field(1e-4, ge=0)
-    warmup_steps: int = Field(0, ge=0)
+    warmup_steps: int = Field(0, ge=0, le=10**9)
     schedule: Literal["constant", "cosine"] = "cosine"
     clip_norm: float | None = Field(None, gt=0)
     """Largest norm of all gradients together; larger ones are scaled down to it."""
@@ -156,8 +158,8 @@ class OptimConfig(Section):
 class TrainConfig(Section):
     """`[train]`: exactly one of epochs and steps."""
 
-    epochs: int | None = Field(None, ge=1)
-    steps: int | None = Field(None, ge=1)
+    epochs: int | None = Field(None, ge=1, le=10**9)
+    steps: int | None = Field(None, ge=1, le=10**9)
     """Optimizer steps in all; validation then happens once, at the end."""
     seed: int = Field(0, ge=0)
     precision: Literal["fp32", "bf16"] = "fp32"

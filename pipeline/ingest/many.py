@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
-import signal
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -15,6 +13,7 @@ from pipeline.config import IngestConfig
 from pipeline.errors import GemslideError, UnreadableError
 from pipeline.ingest.ingest import IngestReport, IngestRequest, ingest_slide
 from pipeline.project import Project
+from pipeline.worker_process import begin_worker
 
 Result = IngestReport | GemslideError
 
@@ -108,8 +107,7 @@ class _Process:
 
 def _serve(connection: Connection) -> None:
     """Ingest what is asked for until nobody asks any more."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    begin_worker()
     while True:
         try:
             request, project, config = connection.recv()
@@ -121,11 +119,3 @@ def _serve(connection: Connection) -> None:
         except GemslideError as error:
             result = error
         connection.send(result)
-
-
-def _end_with_parent() -> None:
-    """A parent that was killed cannot end its children: they would hold their locks, or wait for ever."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)

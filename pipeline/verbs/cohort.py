@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
 import typer
 
 from pipeline.cli_output import Reporter, errors_in_words
+from pipeline.cohort_check import check_entries
 from pipeline.config import load_settings
-from pipeline.ingest.check import check_slide
-from pipeline.manifest import Cohort, SlideEntry, init_cohort, load_cohort
+from pipeline.manifest import init_cohort, load_cohort
+from pipeline.progress import bar
 from pipeline.project import Project, open_project
 from pipeline.pseudonyms import pseudonymize_cohort
-from pipeline.run_record import SlideOutcome
 from pipeline.source_names import SourceNames
-from pipeline.tiles.annotations.files import read_annotations
-from pipeline.tiles.annotations.region import check_regions
-from pipeline.tiles.annotations.repair import labelled_regions
 from pipeline.tiles.split import assign_splits
 
 
@@ -37,8 +33,10 @@ def run_check(manifest: Path, project: Path, *, as_json: bool) -> None:
         cohort = load_cohort(manifest)
         settings = load_settings(open_project(project).settings_path)
         assign_splits(cohort.included, settings.tile.split)
-    for entry in cohort.included:
-        reporter.attempt(entry.slide_id, partial(_check, cohort, entry, settings.ingest.keep_associated))
+    with bar("cohort check", total=len(cohort.included)) as advance:
+        for outcome in check_entries(cohort, settings.ingest.keep_associated):
+            reporter.add(outcome)
+            advance(1)
     reporter.finish()
 
 
@@ -47,13 +45,3 @@ def run_pseudonymize(manifest: Path, map_path: Path, out: Path, project: Path | 
         done = pseudonymize_cohort(manifest, map_path, out, project=project, keep_site=keep_site)
     typer.echo(f"{out}: {done.num_slides} slides, {done.num_patients} patients; {done.num_new} new pseudonyms.")
     typer.echo(f"{map_path} is the only way back to the names. Keep it apart from the project, and keep a copy.")
-
-
-def _check(cohort: Cohort, entry: SlideEntry, keep_associated: tuple[str, ...]) -> SlideOutcome:
-    size_wh_px0 = check_slide(cohort, entry, keep_associated)
-    annotations = cohort.annotations_path(entry)
-    if annotations is None:
-        return SlideOutcome(entry.slide_id, "done", message="can be ingested")
-    regions, repairs = labelled_regions(read_annotations(annotations))
-    check_regions(regions, size_wh_px0)
-    return SlideOutcome(entry.slide_id, "done", message=f"can be ingested; annotations: {repairs.in_words()}")

@@ -163,6 +163,15 @@ def test_the_longest_name_is_taken_out_and_common_words_stay(tmp_path):
     assert said == f"{HIDDEN}: slides of {HIDDEN} (12 of Maximal) are '{HIDDEN}', not {HIDDEN}"
 
 
+def test_a_slide_id_stays_whole_though_a_file_is_named_like_a_part_of_it(tmp_path):
+    names = SourceNames(tmp_path / "text.svs")
+    names.keep("S-text")
+
+    assert names.removed_from("S-text of text, text-2, S-text2") == (
+        f"S-text of {HIDDEN}, {HIDDEN}-2, S-text2"
+    )  # fmt: skip
+
+
 def test_a_link_hides_what_it_leads_to(tmp_path):
     (tmp_path / f"{PERSON}.svs").touch()
     (tmp_path / "link.svs").symlink_to(tmp_path / f"{PERSON}.svs")

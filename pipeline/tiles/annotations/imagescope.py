@@ -156,8 +156,9 @@ def _cut_out(positive: list[Drawn], negative: Sequence[Drawn]) -> list[str]:
 
 def _minus_all(area: BaseGeometry, holes: Sequence[BaseGeometry]) -> BaseGeometry:
     """The area less all holes: as if they were cut out one after the other, in their order."""
-    if isinstance(area, Polygon) and all(isinstance(hole, Polygon) for hole in holes):
-        candidate = Polygon(area.exterior, [*area.interiors, *(hole.exterior for hole in holes)])
+    outlines = [hole.exterior for hole in holes if isinstance(hole, Polygon)]
+    if isinstance(area, Polygon) and len(outlines) == len(holes):
+        candidate = Polygon(area.exterior, [*area.interiors, *outlines])
         if candidate.is_valid:
             return candidate
     if len(holes) > MAX_CUT_SINGLY:  # each would be tried with all before it

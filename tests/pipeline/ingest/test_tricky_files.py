@@ -121,7 +121,7 @@ def test_what_cannot_be_read_right_is_refused_with_its_code(run, row):
     line = run.lines[slide_id(row)]
 
     assert (line["status"], line["code"], line["output"]) == ("refused", row["outcome"], None)
-    assert Path(row["file"]).name in line["message"]
+    assert line["message"].startswith("(name left out)")  # the words on the terminal say it
 
 
 @pytest.mark.parametrize("row", READ, ids=ids(READ))

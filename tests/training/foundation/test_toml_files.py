@@ -70,3 +70,36 @@ def test_the_shipped_recipes_and_all_that_toml_can_hold_are_read(tmp_path):
     (tmp_path / "a.toml").write_text(f"a.b.c = {{d = [[1, 2.5e10], {dotted}]}}\nt = 1979-05-27\nbig = {-(2**63)}\n")
 
     assert read_toml(tmp_path / "a.toml")["a"]["b"]["c"]["d"][0] == [1, 2.5e10]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[tile]\ntile_px = 9223372036854775807",
+        "[tile]\nmpp = 1e300",
+        "[tile.split]\nseed = -1",
+        "[tile.split]\ntrain = 1e308\nval = 1e308",
+        "[ingest]\nshard_px = 9223372036854775807",
+        "[ingest.tissue]\nclose_um = 1e300",
+        "[quality]\ncell_um = 1e300",
+        "[quality]\nstain_pixels = 9223372036854775807",
+        "[infer]\nbatch_size = 9223372036854775807",
+    ],
+)
+def test_a_number_no_arithmetic_has_place_for_is_refused_by_name(tmp_path, line):
+    (tmp_path / "gemslide.toml").write_text(line)
+
+    with pytest.raises(BadSettingsError, match=rf"`{line[1:].split(']')[0]}\.\w+` = .*: Input should be"):
+        load_settings(tmp_path / "gemslide.toml")
+
+
+@pytest.mark.parametrize(
+    "line", ["num_stages = 10000", "num_microbatches = 1000000", "data_parallel = 9223372036854775807"]
+)
+def test_a_recipe_whose_schedule_could_never_be_played_is_refused(tmp_path, line):
+    recipe = (RECIPES_DIR / "demo.toml").read_text()
+    kept = [each for each in recipe.splitlines() if not each.startswith(line.split(" ")[0])]
+    (tmp_path / "a.toml").write_text("\n".join(kept).replace("[parallel]", f"[parallel]\n{line}"))
+
+    with pytest.raises(BadRecipeError, match="Input should be less than or equal to"):
+        load_recipe(tmp_path / "a.toml")

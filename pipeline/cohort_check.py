@@ -1,0 +1,112 @@
+"""What would stop each slide of a cohort, found before the long runs: many slides at a time where there are many."""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipeline.errors import GemslideError, UnreadableError
+from pipeline.ingest.check import check_slide
+from pipeline.manifest import Cohort, SlideEntry
+from pipeline.run_record import SlideOutcome
+from pipeline.store.threads import CORES
+from pipeline.tiles.annotations.files import read_annotations
+from pipeline.tiles.annotations.region import check_regions
+from pipeline.tiles.annotations.repair import labelled_regions
+from pipeline.worker_process import begin_worker
+
+FEW = 200
+"""So many slides are checked sooner than a process starts."""
+AT_ONCE = 50
+"""Slides a process is given at a time."""
+
+
+@dataclass(frozen=True)
+class _How:
+    """What every slide is checked with."""
+
+    manifest: Path
+    keep_associated: tuple[str, ...]
+
+
+def check_entries(cohort: Cohort, keep_associated: Sequence[str] = ()) -> Iterator[SlideOutcome]:
+    """Open every slide that is not excluded, and what is annotated on it, as `ingest` and `tile` will.
+
+    Args:
+        keep_associated: as in `[ingest]`.
+
+    Yields:
+        One outcome per slide, in the manifest's order; what is wrong with one does not stop the others. Of many, that
+        holds for slides that crash the process that opens them, too.
+    """
+    entries, how = cohort.included, _How(cohort.path, tuple(keep_associated))
+    if len(entries) <= FEW:
+        yield from (_check(how, entry) for entry in entries)
+        return
+    waiting = [entries[start : start + AT_ONCE] for start in range(0, len(entries), AT_ONCE)]
+    while waiting:
+        num_done = 0
+        try:
+            for outcomes in _in_processes(how, waiting):
+                yield from outcomes
+                num_done += 1
+        except BrokenProcessPool:  # by a slide of these, or of those checked beside them: then it breaks again
+            yield from _one_by_one(how, waiting[num_done])
+            num_done += 1
+        waiting = waiting[num_done:]
+
+
+def _in_processes(how: _How, chunks: Sequence[Sequence[SlideEntry]]) -> Iterator[list[SlideOutcome]]:
+    pool = _pool(min(CORES, len(chunks)))
+    try:
+        for result in [pool.submit(_check_all, how, chunk) for chunk in chunks]:
+            yield result.result()
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _pool(workers: int) -> ProcessPoolExecutor:
+    # Spawned, not forked: the progress bar is a thread.
+    return ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), initializer=begin_worker)
+
+
+def _check_all(how: _How, entries: Sequence[SlideEntry]) -> list[SlideOutcome]:
+    return [_check(how, entry) for entry in entries]
+
+
+def _one_by_one(how: _How, entries: Sequence[SlideEntry]) -> Iterator[SlideOutcome]:
+    pool = _pool(1)
+    for entry in entries:
+        try:
+            yield pool.submit(_check, how, entry).result()
+        except BrokenProcessPool:
+            error = UnreadableError(
+                f"{entry.path}: a process that opened it crashed. The file is damaged; copy it again."
+            )
+            yield SlideOutcome.from_error(entry.slide_id, error, 0.0)
+            pool = _pool(1)
+    pool.shutdown()
+
+
+def _check(how: _How, entry: SlideEntry) -> SlideOutcome:
+    start = time.perf_counter()
+    try:
+        message = _what_it_holds(Cohort(path=how.manifest, entries=(entry,)), entry, how.keep_associated)
+    except GemslideError as error:
+        return SlideOutcome.from_error(entry.slide_id, error, time.perf_counter() - start)
+    return SlideOutcome(entry.slide_id, "done", message=message, seconds=round(time.perf_counter() - start, 3))
+
+
+def _what_it_holds(cohort: Cohort, entry: SlideEntry, keep_associated: Sequence[str]) -> str:
+    size_wh_px0 = check_slide(cohort, entry, keep_associated)
+    annotations = cohort.annotations_path(entry)
+    if annotations is None:
+        return "can be ingested"
+    regions, repairs = labelled_regions(read_annotations(annotations))
+    check_regions(regions, size_wh_px0)
+    return f"can be ingested; annotations: {repairs.in_words()}"
