@@ -125,7 +125,7 @@ def test_a_row_of_tiles_is_copied_as_it_is_and_a_hidden_text_in_one_of_them_chan
 
 
 def test_tiles_that_share_their_bytes_do_not_cover_for_what_another_one_hides(tmp_path):
-    """Bytes that two tiles share are counted once, so as many marks could be hidden elsewhere without changing their sum."""
+    """Bytes that two tiles share are counted once, so that as many marks could be hidden elsewhere unnoticed."""
     plain = first_tiles(3)
     marks = jpeg.count_marks(plain[1])
     hidden = plain[2] + b"\xff\x01" * (marks - 1) + TEXT + jpeg.EOI
