@@ -54,14 +54,14 @@ def _parametric_curve(data: bytes) -> bytes | None:
 
 
 def _table_8(data: bytes) -> bytes | None:
-    inputs, outputs, grid = data[8:11]
+    inputs, outputs, grid = struct.unpack_from(">3B", data, 8)
     if inputs > _MOST_INPUTS:
         return None
     return _cut(data, 48 + 256 * inputs + grid**inputs * outputs + 256 * outputs, cleared=(11,))
 
 
 def _table_16(data: bytes) -> bytes | None:
-    inputs, outputs, grid = data[8:11]
+    inputs, outputs, grid = struct.unpack_from(">3B", data, 8)
     first, last = struct.unpack_from(">HH", data, 48)
     if inputs > _MOST_INPUTS:
         return None

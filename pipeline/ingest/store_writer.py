@@ -31,6 +31,7 @@ from pipeline.store.metadata import (
     write_json,
 )
 from pipeline.store.shard import write_shard
+from pipeline.units import plausible_power
 
 ASSOCIATED_CHUNK_PX = 4096
 """Labels and macros are smaller, and so one chunk."""
@@ -141,7 +142,7 @@ class StoreWriter:
             levels=tuple(plan.about for plan in self.plans),
             associated=associated,
             icc=base64.b64encode(icc).decode() if icc else None,
-            objective_power=info.objective_power,
+            objective_power=plausible_power(info.objective_power),
             scanner_model=info.scanner_model,
             bounds_px0=info.bounds_px0,
             mpp_source=self.mpp.source,

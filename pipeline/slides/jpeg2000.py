@@ -270,7 +270,7 @@ def _precincts(body: bytes, at_flags: int, at_levels: int) -> int:
 def _tile_parts(stream: bytes, at: int, num_tiles: int, rules: _Rules) -> Iterator[bytes]:
     """The tile parts without what no pixel needs, and the end marker (A.4.2)."""
     while stream[at : at + 2] != _END:
-        if at == len(stream):
+        if not stream[at:].strip(b"\0"):
             break  # decoders do without the end marker
         part = stream[at : at + _TILE_PART_BYTES]
         if len(part) < _TILE_PART_BYTES or not part.startswith(b"\xff\x90\0\x0a"):

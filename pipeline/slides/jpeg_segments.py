@@ -92,10 +92,10 @@ def read_frame(segment: Segment) -> Frame:
     """What a frame header says.
 
     Raises:
-        JpegError: its length is not that of its components.
+        JpegError: it has no components, or its length is not theirs.
     """
     body = segment.body
-    if len(body) < 6 or len(body) != 6 + 3 * body[5]:
+    if len(body) < 9 or len(body) != 6 + 3 * body[5]:
         raise JpegError(f"a frame header of {len(body)} bytes")
     bits, height_px, width_px, _ = struct.unpack_from(">BHHB", body)
     components = tuple((body[i], body[i + 1], body[i + 2]) for i in range(6, len(body), 3))

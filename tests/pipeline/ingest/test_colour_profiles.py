@@ -147,3 +147,8 @@ def test_colours_of_a_real_slide_s_profile_are_the_same(real_slides):
     pixels = picture(300, 200)
 
     assert np.array_equal(to_screen(colours_only(real), pixels), to_screen(real, pixels))
+
+
+@pytest.mark.parametrize("name", list(TYPES))
+def test_data_cut_short_anywhere_are_left_out(name):
+    assert {exact(TYPES[name][:length]) for length in range(0, len(TYPES[name]), 3)} == {None}

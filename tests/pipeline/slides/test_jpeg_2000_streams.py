@@ -1,5 +1,7 @@
 """The one parser of JPEG 2000 streams: what no pixel needs is left behind, and the pixels stay the same."""
 
+import contextlib
+import random
 import struct
 
 import imagecodecs
@@ -53,6 +55,7 @@ def test_a_tile_part_of_open_length_ends_at_the_end_marker():
 
 def test_a_stream_without_an_end_marker_gets_one():
     assert cleaned(encoded()[:-2]) == cleaned(encoded())
+    assert cleaned(encoded()[:-2] + b"\0") == cleaned(encoded())
 
 
 def test_known_segments_longer_than_their_content_twice_or_of_no_component_are_damage():
@@ -84,6 +87,16 @@ def test_a_tile_part_that_says_more_than_is_there_is_refused():
 
     with pytest.raises(jpeg2000.Jpeg2000Error, match="ends at byte"):
         jpeg2000.parse(stream[: at + 6] + struct.pack(">I", length + 1000) + stream[at + 10 :])
+
+
+def test_a_damaged_stream_is_parsed_or_refused_in_words():
+    draw, stream = random.Random(0), leaks.in_boxes(encoded(), TEXT)
+    for _ in range(400):
+        damaged = bytearray(stream)
+        for _ in range(draw.choice([1, 3, 10])):
+            damaged[draw.randrange(300)] = draw.randrange(256)
+        with contextlib.suppress(jpeg2000.Jpeg2000Error):
+            jpeg2000.parse(bytes(damaged))
 
 
 def _check_real(stream):

@@ -1,5 +1,7 @@
 """The one parser of JPEG streams: clean ones stay as they are, and of others only what their pixels need is kept."""
 
+import contextlib
+import random
 from io import BytesIO
 from itertools import pairwise
 
@@ -91,10 +93,21 @@ def test_a_stream_cut_short_is_refused(length):
         jpeg.parse(encoded()[:length])
 
 
+@pytest.mark.parametrize("stream", [encoded(), by_pillow(progressive=True), by_pillow(restart_marker_blocks=2)])
+def test_a_damaged_stream_is_parsed_or_refused_in_words(stream):
+    draw = random.Random(0)
+    for _ in range(400):
+        damaged = bytearray(stream)
+        for _ in range(draw.choice([1, 3, 10])):
+            damaged[draw.randrange(min(len(stream), 700))] = draw.choice([0, 0xFF, 0xDA, draw.randrange(256)])
+        with contextlib.suppress(jpeg.JpegError):
+            jpeg.parse(bytes(damaged))
+
+
 def test_marks_are_counted_as_a_plain_search_finds_them():
-    random = np.random.default_rng(0)
+    noise = np.random.default_rng(0)
     for length in (0, 1, 2, 3, 50, 4096, 100_003):
-        data = random.choice(np.array([0, 1, 0xD0, 0xD9, 0xFE, 0xFF], np.uint8), length).tobytes()
+        data = noise.choice(np.array([0, 1, 0xD0, 0xD9, 0xFE, 0xFF], np.uint8), length).tobytes()
 
         assert jpeg.count_marks(data) == sum(a == 0xFF and b != 0 for a, b in pairwise(data))
 
@@ -125,7 +138,7 @@ def test_a_row_of_tiles_is_copied_as_it_is_and_a_hidden_text_in_one_of_them_chan
 
 
 def test_tiles_that_share_their_bytes_do_not_cover_for_what_another_one_hides(tmp_path):
-    """Bytes that two tiles share are counted once: as many marks could be hidden elsewhere, and their sum be the same."""
+    """Bytes that two tiles share are counted once, so that as many marks could be hidden elsewhere unnoticed."""
     plain = first_tiles(3)
     marks = jpeg.count_marks(plain[1])
     hidden = plain[2] + b"\xff\x01" * (marks - 1) + TEXT + jpeg.EOI

@@ -4,7 +4,8 @@ import pytest
 
 from pipeline.slides.open_slide import open_slide
 from pipeline.slides.scanner_models import known_model
-from tests.pipeline.make import picture, write_pyramid
+from pipeline.store.reader import StoreReader
+from tests.pipeline.make import ingest, picture, write_pyramid
 from tests.pipeline.slides.make_dicom import write_dicom
 
 MODEL_TAG = 272
@@ -54,3 +55,13 @@ def test_readers_of_tiff_and_dicom_give_a_name_of_the_table_or_none(tmp_path):
         for path in (tiff, dicom):
             with open_slide(path) as slide:
                 assert slide.info.scanner_model == stored
+
+
+@pytest.mark.parametrize(("power", "stored"), [("40", 40.0), ("19500203", None), ("-1", None), ("20.123", 20.12)])
+def test_an_objective_power_that_no_objective_has_is_not_stored(tmp_path, power, stored):
+    def powered(ds):
+        ds.OpticalPathSequence[0].ObjectiveLensPower = power
+
+    source = write_dicom(tmp_path / "a.dcm", picture(300, 200), change=powered)
+
+    assert StoreReader(ingest(source, tmp_path).store).attributes["objective_power"] == stored
