@@ -7,6 +7,7 @@ with what passes here; for other origins it would ask the internet for this comp
 
 from __future__ import annotations
 
+import asyncio
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -73,22 +74,26 @@ class Guard:
             if token is not None and scope["type"] == "http" and scope["method"] == "GET":
                 await self._log_in(token, scope, receive, send)
                 return
-            self._check_login(scope)
+            left_s = self._check_login(scope)
             self._check_websockets(scope)
         except RefusedError as refused:
             await answer(refused, scope, receive, send)
             return
-        await self._pass(scope, receive, send)
-
-    async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
-        is_websocket = scope["type"] == "websocket"
-        if is_websocket:
-            send = without_script_path(send, self._script)
-        self._websockets += is_websocket
-        try:
+        if scope["type"] == "http":
             await self._app(scope, receive, send)
+        else:
+            await self._serve_websocket(scope, receive, send, left_s)
+
+    async def _serve_websocket(self, scope: Scope, receive: Receive, send: Send, left_s: float | None) -> None:
+        """Serve a page's WebSocket until the page or the session ends."""
+        self._websockets += 1
+        try:
+            async with asyncio.timeout(left_s):
+                await self._app(scope, receive, without_script_path(send, self._script))
+        except TimeoutError:
+            await send({"type": "websocket.close", "code": 1008})
         finally:
-            self._websockets -= is_websocket
+            self._websockets -= 1
 
     async def _log_in(self, token: str, scope: Scope, receive: Receive, send: Send) -> None:
         """Spend a token for a cookie, and go on to the link without the token.
@@ -112,12 +117,17 @@ class Guard:
         )
         await response(scope, receive, send)
 
-    def _check_login(self, scope: Scope) -> None:
+    def _check_login(self, scope: Scope) -> float | None:
+        """Seconds until the caller's session ends; None for callers who need none.
+
+        Raises:
+            RefusedError: not logged in.
+        """
         access = self._access
         if not access.everybody_logs_in and not access.names.are_public and _is_local(scope):
-            return
-        if access.login.admits(HTTPConnection(scope).cookies.get(_cookie_name(scope))):
-            return
+            return None
+        if left_s := access.login.left_s(HTTPConnection(scope).cookies.get(_cookie_name(scope))):
+            return left_s
         access.login.offer()
         raise RefusedError(
             401,

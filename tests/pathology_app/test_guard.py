@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
 import pytest
+from starlette.types import Receive, Scope, Send
 
 from pathology_app.access.guard import MAX_WEBSOCKETS, WEBSOCKET, Access, Guard
 from pathology_app.access.names import Names, parse_names
@@ -155,6 +157,21 @@ def test_a_link_lets_one_browser_in_and_the_next_gets_another() -> None:
     assert ask(app, f"/?token={terminal.tokens[1]}").status == 303
     terminal.now_s += SESSION_S + 1
     assert ask(app, TILE, session).status == 401
+
+
+def test_an_open_page_ends_with_its_session() -> None:
+    terminal = Terminal()
+    terminal.login.offer()
+    session = terminal.login.spend(terminal.tokens[0])
+    terminal.now_s += SESSION_S - 0.05
+
+    async def waits_for_ever(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "websocket.accept"})
+        await asyncio.Event().wait()
+
+    app = Guard(waits_for_ever, Access(terminal.login, everybody_logs_in=True), Path("main.py"))
+    answer = ask(app, WEBSOCKET, {"cookie": f"gemslide_session_8501={session}"}, kind="websocket")
+    assert (answer.status, answer.closed_with) == (101, 1008)
 
 
 def test_behind_https_the_cookie_is_for_https_only() -> None:
