@@ -83,8 +83,8 @@ def _access(project: Path, listening: socket.socket, given: Names, *, login: boo
     address, number = listening.getsockname()[:2]
     everybody_logs_in = login or given.are_public or not is_loopback(address)
     names = given
-    if ipaddress.ip_address(address).is_unspecified:
-        names = Names((*given.given, *parse_names([socket.gethostname()])))
+    if ipaddress.ip_address(address).is_unspecified and not given.given:
+        names = Names(parse_names([socket.gethostname()]))
     link = f"http://{shown_name(address, number, names)}"
 
     def announce(token: str) -> None:
@@ -94,6 +94,8 @@ def _access(project: Path, listening: socket.socket, given: Names, *, login: boo
     access = Access(Login(announce), names, everybody_logs_in)
     if everybody_logs_in:
         access.login.offer()
+    if not is_loopback(address):
+        typer.echo("What goes over the network is not encrypted; docs/web_app.md shows how a proxy does that.")
     return access
 
 
