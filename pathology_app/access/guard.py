@@ -30,9 +30,9 @@ MAX_WEBSOCKETS = 200
 PAGES = ("/", "/worklist", "/slide")
 WEBSOCKET = "/_stcore/stream"
 _SERVED = re.compile(
-    r"/(static|media|tiles|overlays|thumbnails|viewer)/.*|/favicon\.png|/_stcore/(health|host-config)", re.ASCII
+    r"/(static|tiles|overlays|thumbnails|viewer)/.*|/favicon\.png|/_stcore/(health|host-config)", re.ASCII
 )
-"""Beside the pages. Streamlit's metrics, uploads, log-in and agent routes are not served."""
+"""Beside the pages. Streamlit's metrics, uploads, media, log-in and agent routes are not served."""
 
 _METHODS = ("GET", "HEAD", "OPTIONS")
 _FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip", "via")
@@ -166,7 +166,8 @@ def _check_sender(scope: Scope) -> None:
     """Only pages of this app may ask, and people who follow a link to one of its pages."""
     headers = Headers(scope=scope)
     origins = headers.getlist("origin")
-    if origins and origins not in ([f"{scheme}://{headers['host']}"] for scheme in _schemes(scope)):
+    own = f"{'https' if _is_https(scope) else 'http'}://{headers['host']}"
+    if origins not in ([], [own]):
         raise RefusedError(403, "foreign_origin", "This app answers to its own pages only.")
     follows_link = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
     if headers.get("sec-fetch-site", "none") not in ("same-origin", "none") and not (
@@ -197,12 +198,8 @@ def _is_local(scope: Scope) -> bool:
     return is_loopback(client[0]) and is_loopback(server[0]) and not is_forwarded
 
 
-def _schemes(scope: Scope) -> tuple[str, ...]:
-    """Schemes an own page may have. A proxy that ends https and says so is believed, as it can only narrow this."""
-    return ("https",) if _is_https(scope) else ("http",)
-
-
 def _is_https(scope: Scope) -> bool:
+    """Whether the page is one of https. A proxy that says so is believed: that can only narrow what is let in."""
     return scope.get("scheme") in ("https", "wss") or Headers(scope=scope).get("x-forwarded-proto") == "https"
 
 

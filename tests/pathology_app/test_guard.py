@@ -109,7 +109,8 @@ def test_a_request_with_a_body_is_refused(header: dict[str, str]) -> None:
     [
         "/_stcore/metrics", "/_stcore/upload_file/a/b", "/_stcore/script-health-check", "/_stcore/agent/interact",
         "/_stcore/agent/mcp", "/_stcore/agent/openapi.json", "/_stcore/bidi-components/x/y", "/auth/login",
-        "/oauth2callback", "/app/static/x", "/component/x/y", "/st-metrics", "/healthz", "/elsewhere", "//evil.example",
+        "/oauth2callback", "/app/static/x", "/media/x.png", "/component/x/y",
+        "/st-metrics", "/healthz", "/elsewhere", "//evil.example",
     ],
 )  # fmt: skip
 def test_what_the_app_does_not_need_is_not_served(path: str) -> None:
