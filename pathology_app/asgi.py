@@ -7,10 +7,10 @@ reverse proxy with `GEMSLIDE_NAMES=slides.example.org`: names that callers may u
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import streamlit as st
-import typer
 from starlette.types import ASGIApp
 from streamlit import config
 
@@ -61,6 +61,7 @@ def _access_by_environment() -> Access:
     names = parse_names(name for name in os.environ.get(NAMES_VARIABLE, "").split(",") if name.strip())
 
     def announce(token: str) -> None:
-        typer.echo(f"To let one more browser in, open /?token={token} under this app's address, once.", err=True)
+        sys.stderr.write(f"To let one more browser in, open /?token={token} under this app's address, once.\n")
+        sys.stderr.flush()
 
     return Access(Login(announce), Names(names))

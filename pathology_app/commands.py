@@ -35,12 +35,15 @@ def app(
             "behind a reverse proxy or a tunnel. Repeatable."
         ),
     ] = None,
+    login: Annotated[
+        bool, typer.Option("--login", help="Let browsers of this computer log in, too: where several people use it.")
+    ] = False,
 ) -> None:
     """Show the project's slides and predictions in a web browser. Research use only."""
     with _plain_errors(extra="app"):
         from pathology_app.server import serve
 
-        serve(project, host=host, port=port, names=name or ())
+        serve(project, host=host, port=port, names=name or (), login=login)
 
 
 def view(

@@ -40,6 +40,7 @@ def serve(
     host: str | None,
     port: int | None,
     names: Sequence[str] = (),
+    login: bool = False,
     timeouts: Timeouts | None = None,
 ) -> None:
     """Serve one project until interrupted.
@@ -50,6 +51,7 @@ def serve(
         port: None takes what `gemslide.toml` says (8501), and another port when that one is taken; 0 takes any free
             one.
         names: under which the app may be called, beside the address it listens on.
+        login: whether callers from this computer have to log in, too; for one that several people use.
 
     Raises:
         BadRecipeError: `gemslide.toml` or a name does not hold together.
@@ -60,7 +62,7 @@ def serve(
     os.environ[PROJECT_VARIABLE] = str(project.resolve())
     ports = [settings.port, 0] if port is None else [port]
     listening = listen(host or settings.host, ports)
-    app = create_app(_access(project, listening, given))
+    app = create_app(_access(project, listening, given, login=login))
     timeouts = timeouts or Timeouts()
     config = uvicorn.Config(
         app,
@@ -76,13 +78,13 @@ def serve(
     uvicorn.Server(config).run(sockets=[listening])
 
 
-def _access(project: Path, listening: socket.socket, given: Names) -> Access:
+def _access(project: Path, listening: socket.socket, given: Names, *, login: bool) -> Access:
     """Who may come in through a socket; says on the terminal where the app is."""
     address, number = listening.getsockname()[:2]
-    everybody_logs_in = not is_loopback(address) or given.are_public
+    everybody_logs_in = login or given.are_public or not is_loopback(address)
     names = given
-    if ipaddress.ip_address(address).is_unspecified:
-        names = Names((*given.given, *parse_names([socket.gethostname()])))
+    if ipaddress.ip_address(address).is_unspecified and not given.given:
+        names = Names(parse_names([socket.gethostname()]))
     link = f"http://{shown_name(address, number, names)}"
 
     def announce(token: str) -> None:
@@ -92,6 +94,8 @@ def _access(project: Path, listening: socket.socket, given: Names) -> Access:
     access = Access(Login(announce), names, everybody_logs_in)
     if everybody_logs_in:
         access.login.offer()
+    if not is_loopback(address):
+        typer.echo("What goes over the network is not encrypted; docs/web_app.md shows how a proxy does that.")
     return access
 
 

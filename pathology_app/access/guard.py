@@ -7,6 +7,7 @@ with what passes here; for other origins it would ask the internet for this comp
 
 from __future__ import annotations
 
+import asyncio
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,9 +30,9 @@ MAX_WEBSOCKETS = 200
 PAGES = ("/", "/worklist", "/slide")
 WEBSOCKET = "/_stcore/stream"
 _SERVED = re.compile(
-    r"/(static|media|tiles|overlays|thumbnails|viewer)/.*|/favicon\.png|/_stcore/(health|host-config)", re.ASCII
+    r"/(static|tiles|overlays|thumbnails|viewer)/.*|/favicon\.png|/_stcore/(health|host-config)", re.ASCII
 )
-"""Beside the pages. Streamlit's metrics, uploads, log-in and agent routes are not served."""
+"""Beside the pages. Streamlit's metrics, uploads, media, log-in and agent routes are not served."""
 
 _METHODS = ("GET", "HEAD", "OPTIONS")
 _FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip", "via")
@@ -73,22 +74,26 @@ class Guard:
             if token is not None and scope["type"] == "http" and scope["method"] == "GET":
                 await self._log_in(token, scope, receive, send)
                 return
-            self._check_login(scope)
+            left_s = self._check_login(scope)
             self._check_websockets(scope)
         except RefusedError as refused:
             await answer(refused, scope, receive, send)
             return
-        await self._pass(scope, receive, send)
-
-    async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
-        is_websocket = scope["type"] == "websocket"
-        if is_websocket:
-            send = without_script_path(send, self._script)
-        self._websockets += is_websocket
-        try:
+        if scope["type"] == "http":
             await self._app(scope, receive, send)
+        else:
+            await self._serve_websocket(scope, receive, send, left_s)
+
+    async def _serve_websocket(self, scope: Scope, receive: Receive, send: Send, left_s: float | None) -> None:
+        """Serve a page's WebSocket until the page or the session ends."""
+        self._websockets += 1
+        try:
+            async with asyncio.timeout(left_s):
+                await self._app(scope, receive, without_script_path(send, self._script))
+        except TimeoutError:
+            await send({"type": "websocket.close", "code": 1008})
         finally:
-            self._websockets -= is_websocket
+            self._websockets -= 1
 
     async def _log_in(self, token: str, scope: Scope, receive: Receive, send: Send) -> None:
         """Spend a token for a cookie, and go on to the link without the token.
@@ -112,12 +117,17 @@ class Guard:
         )
         await response(scope, receive, send)
 
-    def _check_login(self, scope: Scope) -> None:
+    def _check_login(self, scope: Scope) -> float | None:
+        """Seconds until the caller's session ends; None for callers who need none.
+
+        Raises:
+            RefusedError: not logged in.
+        """
         access = self._access
         if not access.everybody_logs_in and not access.names.are_public and _is_local(scope):
-            return
-        if access.login.admits(HTTPConnection(scope).cookies.get(_cookie_name(scope))):
-            return
+            return None
+        if left_s := access.login.left_s(HTTPConnection(scope).cookies.get(_cookie_name(scope))):
+            return left_s
         access.login.offer()
         raise RefusedError(
             401,
@@ -156,7 +166,8 @@ def _check_sender(scope: Scope) -> None:
     """Only pages of this app may ask, and people who follow a link to one of its pages."""
     headers = Headers(scope=scope)
     origins = headers.getlist("origin")
-    if origins and origins not in ([f"{scheme}://{headers['host']}"] for scheme in _schemes(scope)):
+    own = f"{'https' if _is_https(scope) else 'http'}://{headers['host']}"
+    if origins not in ([], [own]):
         raise RefusedError(403, "foreign_origin", "This app answers to its own pages only.")
     follows_link = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
     if headers.get("sec-fetch-site", "none") not in ("same-origin", "none") and not (
@@ -187,12 +198,8 @@ def _is_local(scope: Scope) -> bool:
     return is_loopback(client[0]) and is_loopback(server[0]) and not is_forwarded
 
 
-def _schemes(scope: Scope) -> tuple[str, ...]:
-    """Schemes an own page may have. A proxy that ends https and says so is believed, as it can only narrow this."""
-    return ("https",) if _is_https(scope) else ("http",)
-
-
 def _is_https(scope: Scope) -> bool:
+    """Whether the page is one of https. A proxy that says so is believed: that can only narrow what is let in."""
     return scope.get("scheme") in ("https", "wss") or Headers(scope=scope).get("x-forwarded-proto") == "https"
 
 

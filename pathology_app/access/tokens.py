@@ -38,9 +38,9 @@ class Login:
         self._ends[_key(session)] = now + SESSION_S
         return session
 
-    def admits(self, session: str | None) -> bool:
-        """Whether a session is one of ours and has not ended."""
-        return session is not None and self._ends.get(_key(session), 0.0) > self._clock()
+    def left_s(self, session: str | None) -> float:
+        """Seconds until a session ends; 0 where it has ended or is none of ours."""
+        return max(0.0, self._ends.get(_key(session or ""), 0.0) - self._clock())
 
 
 def _key(session: str) -> bytes:

@@ -66,10 +66,12 @@ def hostile_app(tmp_path_factory: pytest.TempPathFactory, listener: Listener) ->
     _replace(project.result_dir(SLIDE_ID, MODEL_ID) / "hotspots.json", '"positive"', text)
     version = project.store_path("bad-version")
     shutil.copytree(store, version)
-    _replace(version / "zarr.json", f'"{SLIDE_ID}"', '"bad-version"')
-    _replace(version / "zarr.json", '"contract_version": 2', f'"contract_version": {text}')
+    content = json.loads((version / "zarr.json").read_text())
+    content["attributes"]["gemslide"].update(slide_id="bad-version", contract_version=listener.hostile)
+    (version / "zarr.json").write_text(json.dumps(content))
     # A folder's name has no slashes: the browser takes backslashes for them.
-    shutil.copytree(store, project.store_path(listener.hostile.replace("/", "\\")))
+    backslashed = listener.hostile.replace("/", "\\")
+    shutil.copytree(store, project.slides_dir / f"{backslashed}.ome.zarr")
     shutil.copytree(store / "predictions" / MODEL_ID, store / "predictions" / "![a model](x)")
     with started_app(root, root / "server.log") as app:
         yield app
@@ -91,7 +93,7 @@ def test_hostile_names_are_shown_as_text_and_no_folder_is_named(
     page.on("response", lambda response: received.append(str(response.headers).encode()))
     for link, shown in (
         (f"?slide={SLIDE_ID}&model={MODEL_ID}", f"P({hostile})"),
-        ("?slide=bad-version", f"contract version {hostile}"),
+        ("?slide=bad-version", f"contract version '{hostile[:30]}"),
         ("", "63 of 63 slides"),
         (f"?slide={quote(hostile)}", f"slide '{hostile}': not a name."),
         (f"?slide={SLIDE_ID}&model={quote('![a model](x)')}", "No predictions of model '![a model](x)'"),

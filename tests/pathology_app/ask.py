@@ -19,6 +19,8 @@ class Answer:
     status: int = 0
     headers: Headers = field(default_factory=Headers)
     body: bytes = b""
+    closed_with: int | None = None
+    """Code with which a WebSocket was closed."""
 
 
 async def served(scope: Scope, receive: Receive, send: Send) -> None:
@@ -63,6 +65,8 @@ def ask(
     async def send(message: Message) -> None:
         if message["type"] == "websocket.accept":
             answer.status = 101
+        elif message["type"] == "websocket.close":
+            answer.closed_with = message["code"]
         elif message["type"].endswith("http.response.start"):
             answer.status, answer.headers = message["status"], Headers(raw=message["headers"])
         elif message["type"].endswith("http.response.body"):

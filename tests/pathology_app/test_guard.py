@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
 import pytest
+from starlette.types import Receive, Scope, Send
 
 from pathology_app.access.guard import MAX_WEBSOCKETS, WEBSOCKET, Access, Guard
 from pathology_app.access.names import Names, parse_names
@@ -107,7 +109,8 @@ def test_a_request_with_a_body_is_refused(header: dict[str, str]) -> None:
     [
         "/_stcore/metrics", "/_stcore/upload_file/a/b", "/_stcore/script-health-check", "/_stcore/agent/interact",
         "/_stcore/agent/mcp", "/_stcore/agent/openapi.json", "/_stcore/bidi-components/x/y", "/auth/login",
-        "/oauth2callback", "/app/static/x", "/component/x/y", "/st-metrics", "/healthz", "/elsewhere", "//evil.example",
+        "/oauth2callback", "/app/static/x", "/media/x.png", "/component/x/y",
+        "/st-metrics", "/healthz", "/elsewhere", "//evil.example",
     ],
 )  # fmt: skip
 def test_what_the_app_does_not_need_is_not_served(path: str) -> None:
@@ -155,6 +158,21 @@ def test_a_link_lets_one_browser_in_and_the_next_gets_another() -> None:
     assert ask(app, f"/?token={terminal.tokens[1]}").status == 303
     terminal.now_s += SESSION_S + 1
     assert ask(app, TILE, session).status == 401
+
+
+def test_an_open_page_ends_with_its_session() -> None:
+    terminal = Terminal()
+    terminal.login.offer()
+    session = terminal.login.spend(terminal.tokens[0])
+    terminal.now_s += SESSION_S - 0.05
+
+    async def waits_for_ever(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "websocket.accept"})
+        await asyncio.Event().wait()
+
+    app = Guard(waits_for_ever, Access(terminal.login, everybody_logs_in=True), Path("main.py"))
+    answer = ask(app, WEBSOCKET, {"cookie": f"gemslide_session_8501={session}"}, kind="websocket")
+    assert (answer.status, answer.closed_with) == (101, 1008)
 
 
 def test_behind_https_the_cookie_is_for_https_only() -> None:
