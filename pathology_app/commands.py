@@ -11,7 +11,8 @@ import typer
 
 from pathology_app.desktop.display import check_display
 from pipeline.errors import GemslideError
-from pipeline.project import Project
+from pipeline.project import open_project
+from training.foundation.names import is_name
 
 OUR_PACKAGES = ("pathology_app", "pipeline", "training")
 
@@ -55,7 +56,8 @@ def view(
         check_display()
         from pathology_app.desktop.window import show_store
 
-        by_id = Project(project).store_path(store.name)
+        opened = open_project(project)
+        by_id = opened.store_path(store.name) if is_name(store.name) else store
         show_store(store if store.exists() or not by_id.exists() else by_id)
 
 

@@ -19,7 +19,7 @@ from pathology_app.asgi import create_app
 from pathology_app.tiles.cache import PROJECT_VARIABLE
 from pipeline.config import load_settings
 from pipeline.errors import GemslideError
-from pipeline.project import Project
+from pipeline.project import open_project
 
 
 class CannotListenError(GemslideError):
@@ -57,7 +57,7 @@ def serve(
         BadRecipeError: `gemslide.toml` or a name does not hold together.
         CannotListenError: the address is not this computer's, or the port is taken.
     """
-    settings = load_settings(Project(project).settings_path).app
+    settings = load_settings(open_project(project).settings_path).app
     given = Names(parse_names(names))
     os.environ[PROJECT_VARIABLE] = str(project.resolve())
     ports = [settings.port, 0] if port is None else [port]

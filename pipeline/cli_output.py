@@ -6,7 +6,6 @@ Words on the terminal name files. JSON lines do not: they are kept and passed on
 from __future__ import annotations
 
 import json
-import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -20,9 +19,9 @@ from rich.table import Table
 from rich.text import Text
 
 from pipeline.errors import GemslideError
-from pipeline.project import SLIDE_ID_PATTERN
 from pipeline.run_record import SlideOutcome
 from pipeline.source_names import SourceNames
+from training.foundation.names import is_name
 
 
 class Reporter:
@@ -68,7 +67,7 @@ class Reporter:
 
     def _without_names(self, outcome: SlideOutcome) -> SlideOutcome:
         """As lines and records may hold it. Its output lies in the project, where slides go by their ids."""
-        if re.fullmatch(SLIDE_ID_PATTERN, outcome.slide_id):  # else it is a file's stem that cannot be an id
+        if is_name(outcome.slide_id):  # else it is a file's stem that cannot be an id
             self.sources.keep(outcome.slide_id)
         slide_id, message = map(self.sources.removed_from, (outcome.slide_id, outcome.message))
         return replace(outcome, slide_id=slide_id, message=message)

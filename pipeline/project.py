@@ -10,10 +10,9 @@ from pathlib import Path
 
 from pipeline.errors import BadManifestError
 from training.foundation.leftovers import recover_folder
-from training.foundation.names import ALLOWED, NAME_PATTERN, is_name
+from training.foundation.names import ALLOWED, is_name
 
 STORE_SUFFIX = ".ome.zarr"
-SLIDE_ID_PATTERN = NAME_PATTERN.strip("^$")
 
 
 def check_name(name: str, *, what: str, remedy: str = "Use another name.") -> str:

@@ -15,6 +15,7 @@ from typing import Any
 
 from pipeline.manifest import ANNOTATION_SUFFIXES, COLUMNS, MAX_MANIFEST_BYTES, SLIDE_SUFFIXES
 from pipeline.project import STORE_SUFFIX, Project
+from training.foundation.names import is_name
 from training.foundation.reading import read_regular
 
 HIDDEN = "(name left out)"
@@ -61,7 +62,8 @@ class SourceNames:
     def add_typed(self, names: Iterable[str], project: Project) -> None:
         """What was typed where a slide id or a store should stand: a slide's file, by mistake, is a source."""
         for name in names:
-            if _is_file(name) and not name.endswith(STORE_SUFFIX) and not project.store_path(name).exists():
+            is_stored = is_name(name) and project.store_path(name).exists()
+            if _is_file(name) and not name.endswith(STORE_SUFFIX) and not is_stored:
                 self.add(Path(name))
 
     def _add_named_in(self, manifest: Path) -> None:
