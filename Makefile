@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 PROJECT ?= demo
 
-.PHONY: demo app test test-fast check bench chaos fuzz audit setup system frontend clean
+.PHONY: demo app test test-fast check bench chaos fuzz attack prove audit setup system frontend clean
 
 demo: $(STAMP)
 	$(BIN)/gemslide demo --project $(PROJECT)
@@ -34,6 +34,13 @@ chaos: $(STAMP)
 
 fuzz: $(STAMP)
 	$(BIN)/python -m tests.pipeline.slides.fuzz --seed $(SEED) --cases $(CASES)
+
+# Every attack at its whole length (`make test` runs them shortened), about twenty minutes.
+attack: $(STAMP) system
+	$(BIN)/python -m tests.attacks --seed $(SEED)
+
+# Everything that `make test` shortens.
+prove: attack chaos fuzz
 
 # The licence of every locked package; fails on one that may not be shipped in an Apache-2.0 product.
 audit: $(STAMP)
