@@ -25,7 +25,8 @@ def first_scan(stream: bytes) -> int:
     """Where the first scan header stands."""
     at = 2
     while stream[at : at + 2] != SCAN:
-        at += 2 + int.from_bytes(stream[at + 2 : at + 4], "big")
+        # 0xFF before a marker is a fill byte.
+        at += 1 if stream[at + 1] == 0xFF else 2 + int.from_bytes(stream[at + 2 : at + 4], "big")
     return at
 
 
@@ -69,7 +70,7 @@ def in_a_number_of_lines(stream: bytes, secret: bytes) -> bytes:
 def in_a_jfif_thumbnail(stream: bytes, secret: bytes) -> bytes:
     width = -(-len(secret) // 3) % 256
     body = b"JFIF\0\1\1\1Ja\0\1" + bytes([width, 1]) + secret
-    rest = stream[20:] if stream[2:4] == b"\xff\xe0" else stream[2:]
+    rest = stream[20:] if stream[2:11] == b"\xff\xe0\0\x10JFIF\0" else stream[2:]
     return stream[:2] + segment(0xE0, body[:60_000]) + segment(0xE0, b"JFXX\0\x13" + secret[:60_000]) + rest
 
 
