@@ -16,8 +16,9 @@ from safetensors.torch import load
 from training.augment import to_input
 from training.errors import UnreadableError
 from training.foundation.reading import read_regular
-from training.models.build import build_blocks, probabilities
+from training.models.build import probabilities
 from training.package_config import PackageConfig, read_package_config
+from training.parallel_plan import blocks_of
 
 __all__ = ["Classifier", "UnreadableError"]
 
@@ -123,18 +124,8 @@ def _network(package: Path, config: PackageConfig) -> torch.nn.Module:
 
 
 def _blocks(package: Path, config: PackageConfig) -> torch.nn.Sequential:
-    model = config.gemslide.model
     try:
-        return torch.nn.Sequential(
-            *build_blocks(
-                name=model.name,
-                depth=model.depth,
-                num_classes=model.num_classes,
-                variant=model.variant,
-                norm=model.norm,
-                side_px=config.patch_size_pixels,
-            )
-        )
+        return torch.nn.Sequential(*blocks_of(config.gemslide.model, config.patch_size_pixels))
     except ValueError as error:
         raise UnreadableError(f"{package}/config.json: describes no known network ({error}).") from error
 

@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import Done
+from tests.small_disk import small_disk
 from tests.small_road import SmallRoad, share_tiles, write_recipe
-
-
-@contextlib.contextmanager
-def disk(path: Path, options: str) -> Iterator[Path]:
-    path.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(path)]
-    mounted = subprocess.run(command, capture_output=True, text=True, check=False)
-    if mounted.returncode:
-        pytest.skip(f"this machine allows no mount: {mounted.stderr.strip()}")
-    try:
-        yield path
-    finally:
-        subprocess.run(["umount", "-l", str(path)], check=True)
 
 
 def test_a_full_disk_ends_a_training_run_in_words_with_its_record_and_without_leftovers(
@@ -33,7 +20,7 @@ def test_a_full_disk_ends_a_training_run_in_words_with_its_record_and_without_le
 ) -> None:
     """Room for the record, none for a model package of about 0.7 MB."""
     recipe = write_recipe(tmp_path / "small.toml", steps=1)
-    with disk(tmp_path / "disk", "size=400k") as project:
+    with small_disk(tmp_path / "disk", "size=400k") as project:
         share_tiles(road.project, project)
         done = gemslide("train", recipe, "--project", project)
 
@@ -51,7 +38,7 @@ def test_a_read_only_project_ends_a_training_run_in_words(
     road: SmallRoad, tmp_path: Path, gemslide: Callable[..., Done]
 ) -> None:
     recipe = write_recipe(tmp_path / "small.toml", steps=1)
-    with disk(tmp_path / "disk", "size=400k") as project:
+    with small_disk(tmp_path / "disk", "size=400k") as project:
         share_tiles(road.project, project)
         subprocess.run(["mount", "-o", "remount,ro", str(project)], check=True)
         done = gemslide("train", recipe, "--project", project)

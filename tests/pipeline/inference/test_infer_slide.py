@@ -1,6 +1,5 @@
 import json
 import shutil
-import subprocess
 
 import numpy as np
 import pytest
@@ -17,6 +16,7 @@ from pipeline.project import Project
 from pipeline.store.overlays import Predictions, list_predictions, read_predictions, write_predictions
 from pipeline.store.reader import StoreReader
 from tests.model_packages import with_weights
+from tests.small_disk import small_disk
 
 CONFIG = InferConfig(batch_size=16)
 
@@ -256,13 +256,7 @@ def test_an_unknown_model_is_refused_with_those_there_are(road, own, gemslide):
 
 def test_on_a_full_disk_all_of_a_slide_s_results_appear_or_none(road, predictor, tmp_path):
     """Room for the predictions in the store and half of the files beside it."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", str(disk)]
-    mounted = subprocess.run(command, capture_output=True, text=True, check=False)
-    if mounted.returncode:
-        pytest.skip(f"this machine allows no mount: {mounted.stderr.strip()}")
-    try:
+    with small_disk(tmp_path / "disk", "size=6m") as disk:
         project = Project(disk)
         store = shutil.copytree(road.project.store_path(road.test_slide), project.store_path(road.test_slide))
         free_bytes = shutil.disk_usage(disk).free
@@ -275,8 +269,6 @@ def test_on_a_full_disk_all_of_a_slide_s_results_appear_or_none(road, predictor,
         assert list(disk.rglob(".*")) == []
         (disk / "junk").unlink()
         assert not infer_slide(road.test_slide, predictor, project, CONFIG).skipped
-    finally:
-        subprocess.run(["umount", "-l", str(disk)], check=True)
 
 
 def test_a_note_that_somebody_left_among_the_results_stays(road, own, predictor):

@@ -22,6 +22,7 @@ from pipeline.project import Project
 from pipeline.store.reader import StoreReader
 from tests.pipeline.ingest.store_bytes import left_in, tree
 from tests.pipeline.make import halved, ingest, picture, write_jpeg_pyramid
+from tests.small_disk import small_disk
 
 GEMSLIDE = Path(sys.executable).parent / "gemslide"
 PYTHON_INGEST = """
@@ -174,21 +175,6 @@ def test_a_process_killed_while_it_writes_the_last_files_leaves_a_whole_store_or
 
     assert not final.exists() or tree(final) == tree(unbroken)
     assert tree(ingest_like_the_process(source, tmp_path / "p").store) == tree(unbroken)
-
-
-@contextlib.contextmanager
-def small_disk(path: Path, options: str):
-    """A file system of its own, where this machine allows it."""
-    path.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(path)], capture_output=True, text=True, check=False
-    )
-    if mounted.returncode:
-        pytest.skip(f"this machine allows no mount: {mounted.stderr.strip()}")
-    try:
-        yield path
-    finally:
-        subprocess.run(["umount", "-l", str(path)], check=True)
 
 
 @pytest.mark.parametrize("size", ["16k", "100k", "300k"])

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.small_disk import small_disk
 from training.foundation import publish
 from training.foundation.errors import DiskFullError, LockedError
 from training.foundation.leftovers import recover_folder
@@ -195,19 +196,19 @@ def test_a_lock_ends_with_the_process_that_held_it(tmp_path: Path) -> None:
     assert content(tmp_path / "m") == {"new"}
 
 
-def test_a_run_record_has_its_room_before_the_disk_is_full(small_disk: Path) -> None:
+def test_a_run_record_has_its_room_before_the_disk_is_full(disk: Path) -> None:
     """And a long one is written without its lists."""
     for run_id, slides in (("one", []), ("two", ["s" * 100] * 2000)):
-        file = RecordFile(small_disk / "runs", run_id)
+        file = RecordFile(disk / "runs", run_id)
         with pytest.raises(DiskFullError, match="no space left"):
-            write_bytes_atomic(small_disk / "junk", bytes(2**20))
-        fill(small_disk)
+            write_bytes_atomic(disk / "junk", bytes(2**20))
+        fill(disk)
         file.write({"run_id": run_id, "slides": slides})
-        text = (small_disk / f"runs/{run_id}.json").read_text()
+        text = (disk / f"runs/{run_id}.json").read_text()
         assert f'"run_id": "{run_id}"' in text
         assert ("the disk was full" in text) == bool(slides)
-        (small_disk / "filler").unlink()
-    assert hidden(small_disk / "runs") == []
+        (disk / "filler").unlink()
+    assert hidden(disk / "runs") == []
 
 
 def fill(disk: Path) -> None:
@@ -221,34 +222,27 @@ def fill(disk: Path) -> None:
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 300 KiB."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", str(disk)]
-    mounted = subprocess.run(command, capture_output=True, text=True, check=False)
-    if mounted.returncode:
-        pytest.skip(f"this machine allows no mount: {mounted.stderr.strip()}")
-    yield disk
-    subprocess.run(["umount", "-l", str(disk)], check=True)
+def disk(tmp_path: Path) -> Iterator[Path]:
+    with small_disk(tmp_path / "disk", "size=300k") as path:
+        yield path
 
 
-def test_a_file_keeps_its_old_content_when_the_new_one_does_not_fit(small_disk: Path) -> None:
-    write_bytes_atomic(small_disk / "t", b"old")
+def test_a_file_keeps_its_old_content_when_the_new_one_does_not_fit(disk: Path) -> None:
+    write_bytes_atomic(disk / "t", b"old")
     with pytest.raises(DiskFullError):
-        write_bytes_atomic(small_disk / "t", bytes(2**20))
+        write_bytes_atomic(disk / "t", bytes(2**20))
 
-    assert (small_disk / "t").read_bytes() == b"old"
-    assert hidden(small_disk) == []
+    assert (disk / "t").read_bytes() == b"old"
+    assert hidden(disk) == []
 
 
-def test_leftovers_on_a_read_only_disk_stop_nobody(small_disk: Path) -> None:
-    (small_disk / ".m.partial").mkdir()
-    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+def test_leftovers_on_a_read_only_disk_stop_nobody(disk: Path) -> None:
+    (disk / ".m.partial").mkdir()
+    subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
     try:
-        recover_folder(small_disk)
+        recover_folder(disk)
     finally:
-        subprocess.run(["mount", "-o", "remount,rw", str(small_disk)], check=True)
+        subprocess.run(["mount", "-o", "remount,rw", str(disk)], check=True)
 
 
 def test_the_lock_is_the_kernel_s(tmp_path: Path) -> None:
