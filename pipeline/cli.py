@@ -142,8 +142,9 @@ def verify(
     project: ProjectOption = HERE,
     source: Annotated[Path | None, typer.Option(help="The slide (or the manifest) to compare with.")] = None,
     series: SeriesOption = None,
-    sample_chunks: Annotated[int, typer.Option(min=1, help="Chunks per level decoded and compared.")] = 64,
-    every_chunk: Annotated[bool, typer.Option("--every-chunk", help="Decode every chunk.")] = False,
+    sample_chunks: Annotated[
+        str, typer.Option(metavar="N|all", help="Chunks per level decoded and compared; `all` decodes every one.")
+    ] = "64",
     add_checksums: Annotated[
         bool,
         typer.Option("--add-checksums", help="Give stores of earlier versions a checksum per chunk."),
@@ -154,8 +155,8 @@ def verify(
     from pipeline.verbs.verify import run_verify
 
     run_verify(
-        slides or [], project, source=source, series=series, sample_chunks=sample_chunks, every_chunk=every_chunk,
-        with_checksums=add_checksums, as_json=as_json,
+        slides or [], project, source=source, series=series, chunks=sample_chunks, with_checksums=add_checksums,
+        as_json=as_json,
     )  # fmt: skip
 
 

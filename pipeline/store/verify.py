@@ -16,7 +16,7 @@ from pipeline.store.checksums import covered_files, list_digest, read_checksums
 from pipeline.store.layout import CHECKSUMS, IMAGE, LABELS, PREDICTIONS, QUALITY, TISSUE, ArraySpec
 from pipeline.store.metadata import SlideAttributes, read_json
 from pipeline.store.plain_array import PlainArray, array_names
-from pipeline.store.reader import StoreReader, is_store
+from pipeline.store.reader import LevelArray, StoreReader, is_store
 from pipeline.store.shard import sum_file
 from pipeline.store.threads import in_threads
 
@@ -112,13 +112,19 @@ def _scales(datasets: list[dict[str, Any]], reader: StoreReader) -> Iterator[str
         except (KeyError, IndexError, TypeError, ValueError) as error:
             yield f"level {level.level}: its scale cannot be read ({type(error).__name__}: {error})"
             continue
-        by_size = reader.levels[0].width_px / level.width_px
-        rounding = by_size / level.width_px + 0.02 * by_size
-        if abs(own - said) > 1e-6 * said or abs(by_size - level.downsample) > rounding:
+        if abs(own - said) > 1e-6 * said or not _fits_size(level, reader.levels[0]):
             yield (
                 f"zarr.json: says {reader.mpp0:g} µm/px and a downsample of {level.downsample:g} for level "
-                f"{level.level}, which is {level.width_px} px wide at {own:g} µm/px"
+                f"{level.level}, which is {level.width_px} × {level.height_px} px at {own:g} µm/px"
             )
+
+
+def _fits_size(level: LevelArray, finest: LevelArray) -> bool:
+    """Whether a downsample is that of either side, or between them: short sides were rounded more than long ones."""
+    sides = ((finest.width_px, level.width_px), (finest.height_px, level.height_px))
+    ratios = [(own, own / side + 0.02 * own) for own, side in ((whole / side, side) for whole, side in sides)]
+    lowest, highest = min(own - rounding for own, rounding in ratios), max(own + rounding for own, rounding in ratios)
+    return lowest <= level.downsample <= highest
 
 
 def _files(store: Path, attributes: SlideAttributes, threads: int) -> list[str]:

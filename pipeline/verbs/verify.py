@@ -8,13 +8,16 @@ from functools import partial
 from pathlib import Path
 
 from pipeline.cli_output import Reporter, errors_in_words
-from pipeline.errors import BadManifestError
+from pipeline.errors import BadManifestError, BadRecipeError
 from pipeline.ingest.add_checksums import add_checksums
 from pipeline.ingest.verify import verify_store
 from pipeline.manifest import load_cohort
 from pipeline.project import Project, open_project, slide_id_of
 from pipeline.run_record import SlideOutcome
 from pipeline.source_names import SourceNames
+
+SAMPLE_CHUNKS = 64
+"""Compared with the source where every chunk is decoded."""
 
 
 def run_verify(
@@ -23,8 +26,7 @@ def run_verify(
     *,
     source: Path | None,
     series: str | None,
-    sample_chunks: int,
-    every_chunk: bool,
+    chunks: str,
     with_checksums: bool,
     as_json: bool,
 ) -> None:
@@ -32,12 +34,27 @@ def run_verify(
     reporter = Reporter(as_json=as_json, sources=SourceNames(*([source] if source else []), project=project))
     reporter.sources.add_typed(slides, project)
     with errors_in_words(as_json=as_json, reporter=reporter):
+        num_chunks = _number_of(chunks)
         for store, slide in _stores(slides, project, source):
             check = partial(
-                verify_store, store, source=slide, series=series, sample_chunks=sample_chunks, every_chunk=every_chunk
+                verify_store,
+                store,
+                source=slide,
+                series=series,
+                sample_chunks=num_chunks or SAMPLE_CHUNKS,
+                every_chunk=num_chunks is None,
             )
             reporter.attempt(slide_id_of(store), partial(_verify, store, check, with_checksums=with_checksums))
     reporter.finish()
+
+
+def _number_of(chunks: str) -> int | None:
+    """Chunks to look at in each level; None: all."""
+    if chunks == "all":
+        return None
+    if chunks.isascii() and chunks.isdecimal() and 0 < len(chunks) < 10 and int(chunks) > 0:
+        return int(chunks)
+    raise BadRecipeError(f"--sample-chunks {chunks!r:.40}: give a number from 1 on, or all.")
 
 
 def _stores(slides: list[str], project: Project, source: Path | None) -> list[tuple[Path, Path | None]]:

@@ -278,3 +278,12 @@ def test_stores_of_real_slides_equal_them(real_slides, tmp_path, file):
     report = ingest(real_slides / file, tmp_path, mpp=0.5)
 
     assert "pixels equal the source's" in verify_store(report.store, source=real_slides / file, every_chunk=True)
+
+
+def test_how_many_chunks_are_looked_at_is_a_number_or_all(store, gemslide):
+    project = store.parents[1]
+    every = gemslide("verify", "--project", project, "--sample-chunks", "all")
+    wrong = gemslide("verify", "--project", project, "--sample-chunks", "-3")
+
+    assert "every chunk decoded" in every.out
+    assert (wrong.code, "a number from 1 on, or all" in wrong.err) == (1, True)

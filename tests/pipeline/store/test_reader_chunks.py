@@ -85,13 +85,19 @@ def test_a_jpeg_chunk_is_the_source_s_tile_after_its_head(tmp_path, photometric,
                 )
 
 
-def test_a_jpeg_2000_chunk_is_the_source_s_codestream(tmp_path):
+def without_comment(codestream: bytes) -> bytes:
+    """OpenJPEG writes its name and version before the first tile part; no pixel depends on it."""
+    at = codestream.index(b"\xff\x64")
+    return codestream[:at] + codestream[at + 2 + int.from_bytes(codestream[at + 2 : at + 4], "big") :]
+
+
+def test_a_jpeg_2000_chunk_is_the_source_s_codestream_without_its_comment(tmp_path):
     source = make_source(tmp_path, "imagecodecs_jpeg2k")
     reader = StoreReader(ingest(source, tmp_path).store)
 
     for row in range(3):
         for column in range(5):
-            assert reader.chunk(0, row, column) == source_tile(source, row * 5 + column)
+            assert reader.chunk(0, row, column) == without_comment(source_tile(source, row * 5 + column))
     with tifffile.TiffFile(source) as tiff:
         np.testing.assert_array_equal(reader.read_region(0, 0, 0, WIDTH_PX0, HEIGHT_PX0), tiff.pages[0].asarray())
 
