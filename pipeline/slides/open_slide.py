@@ -53,7 +53,10 @@ def _is_ome_zarr(path: Path, _: str | None) -> bool:
 
 
 def _is_plain_tiff(path: Path, vendor: str | None) -> bool:
-    return vendor in TIFF_VENDORS and path.is_file() and is_tiff(path) and not hides_ycc(path)
+    if vendor not in TIFF_VENDORS or not path.is_file() or not is_tiff(path):
+        return False
+    # What OpenSlide takes for a generic TIFF it reads through libtiff, which knows no JPEG 2000.
+    return vendor == "generic-tiff" or not hides_ycc(path)
 
 
 READERS: list[tuple[str, Callable[[Path, str | None], bool], Callable[[Path, str | None], Slide]]] = [
