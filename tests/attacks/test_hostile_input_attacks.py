@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.attacks import hostile_names, hostile_packages, hostile_tables, rival_writers
+from tests.attacks import damaged_projects, hostile_names, hostile_packages, hostile_tables, rival_writers
+from tests.small_road import SmallRoad
 
 
 def test_two_writers_of_one_output_both_end_well() -> None:
@@ -25,3 +26,10 @@ def test_a_name_that_leads_out_of_the_project_is_refused() -> None:
 
     assert result.findings == []
     assert result.attempts > 1000
+
+
+def test_damage_to_any_file_of_a_project_ends_a_verb_in_words(road: SmallRoad) -> None:
+    result = damaged_projects.attack(10, 3, road)
+
+    assert result.findings == []
+    assert result.attempts == 10
