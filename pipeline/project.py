@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.errors import BadManifestError
-from training.foundation.leftovers import recover_folder
+from training.foundation.leftovers import recover_files, recover_folder
 from training.foundation.names import ALLOWED, is_name
 
 STORE_SUFFIX = ".ome.zarr"
+_RUN_RECORD = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{6}\.json")
 
 
 def check_name(name: str, *, what: str, remedy: str = "Use another name.") -> str:
@@ -104,18 +106,32 @@ class Project:
     def _stores(self) -> Iterator[Path]:
         if not self.slides_dir.is_dir():
             return
-        for entry in os.scandir(self.slides_dir):
-            if entry.name.endswith(STORE_SUFFIX) and entry.name[0] != "." and os.path.isdir(entry.path):
-                yield self.slides_dir / entry.name
+        with os.scandir(self.slides_dir) as entries:  # closed, too, when only the first is asked for
+            for entry in entries:
+                if entry.name.endswith(STORE_SUFFIX) and entry.name[0] != "." and os.path.isdir(entry.path):
+                    yield self.slides_dir / entry.name
 
     def recover(self) -> list[str]:
-        """Complete or remove what killed runs have left anywhere in the project; in words, what was done."""
-        folders = [self.tiles_dir, self.models_dir, self.runs_dir, self.results_dir, self.slides_dir, self.root]
+        """Complete or remove what killed runs have left anywhere in the project; in words, what was done.
+
+        A folder that is no project yet is left alone, and no link is followed: the current folder is the default
+        project, and may be anybody's.
+        """
+        if not self.is_project:
+            return []
+        folders = [self.tiles_dir, self.models_dir, self.runs_dir, self.results_dir, self.slides_dir]
         for model_results in _folders_in(self.results_dir):
             folders += [model_results, *_folders_in(model_results)]
-        for store in self._stores():
+        for store in _folders_in(self.slides_dir):
             folders += [store, store / "predictions"]
-        return [line for folder in folders for line in recover_folder(folder)]
+        return recover_files(self.root) + [line for folder in folders for line in recover_folder(folder)]
+
+    @property
+    def is_project(self) -> bool:
+        """Whether it has settings, a store or a run record. A folder named `slides` alone proves nothing."""
+        if self.settings_path.exists() or next(self._stores(), None):
+            return True
+        return any(_RUN_RECORD.fullmatch(path.name) for path in self.runs_dir.glob("*.json"))
 
 
 def open_project(root: Path) -> Project:
@@ -127,6 +143,8 @@ def open_project(root: Path) -> Project:
 
 
 def _folders_in(folder: Path) -> list[Path]:
-    if not folder.is_dir():
+    """Folders in a folder; links are none."""
+    if folder.is_symlink() or not folder.is_dir():
         return []
-    return [folder / entry.name for entry in os.scandir(folder) if os.path.isdir(entry.path) and entry.name[0] != "."]
+    entries = (entry for entry in os.scandir(folder) if entry.name[0] != ".")
+    return [folder / entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]

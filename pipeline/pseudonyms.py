@@ -10,7 +10,6 @@ import csv
 import fcntl
 import itertools
 import os
-import re
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,11 +20,10 @@ from pathlib import Path
 from pipeline.errors import BadManifestError, LockedError
 from pipeline.files import explain_unwritable, replace_file
 from pipeline.manifest import COLUMNS, MAX_MANIFEST_BYTES, Cohort, SlideEntry, load_cohort
-from pipeline.project import STORE_SUFFIX, Project
+from pipeline.project import Project
 from training.foundation.reading import read_regular
 
 KINDS = ("slide", "patient", "site")
-_RUN_RECORD = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{6}\.json")
 
 
 @dataclass(frozen=True)
@@ -173,15 +171,7 @@ def _renamed(entry: SlideEntry, cohort: Cohort, out: Path, names: PseudonymMap, 
 
 def project_around(path: Path) -> Path | None:
     """The project folder in which a file lies or would lie, by what stands in the folders above it."""
-    return next((folder for folder in path.resolve().parents if _looks_like_project(folder)), None)
-
-
-def _looks_like_project(folder: Path) -> bool:
-    """A folder named `slides` alone proves nothing: people keep slide files in such folders."""
-    project = Project(folder)
-    if project.settings_path.exists() or any(project.slides_dir.glob(f"*{STORE_SUFFIX}")):
-        return True
-    return any(_RUN_RECORD.fullmatch(path.name) for path in project.runs_dir.glob("*.json"))
+    return next((folder for folder in path.resolve().parents if Project(folder).is_project), None)
 
 
 def _check_places(manifest: Path, map_path: Path, out: Path, project: Path | None) -> None:

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from training.foundation.locks import is_open_as, try_lock
-from training.foundation.publish import RESUME_KEY, complete_swap, remove, temporary_folder
+from training.foundation.publish import RESUME_KEY, complete_swap, journal, remove, temporary_folder
 
+_FILE = re.compile(r"\..+\.w[0-9a-f]{8}\.partial")
 _SWAP = re.compile(r"\.(.+)\.swap")
-_PARTIAL = re.compile(r"\..+\.partial")
-_BY_PROCESS = re.compile(r"\..+\.(\d+)\.partial")
-"""Temporary files of version 0.1 carried a process number and no lock."""
+_FOLDER = re.compile(r"\..+\.partial")
 _OLD = re.compile(r"\.(.+)\.old(?:\.(\d+))?")
 """What a folder was before it was replaced; version 0.1 added a process number."""
+_OLD_FILE = re.compile(r"\..+\.(\d+)\.partial|\.\d{8}T\d{6}Z-[0-9a-f]{6}\.json\.partial")
+"""Temporary files of version 0.1 carried a process number, or were run records; and no lock."""
 
 
 def recover_folder(folder: Path) -> list[str]:
-    """Complete or remove what dead runs left directly in a folder.
+    """Complete or remove what dead runs left directly in a folder of a project.
 
     What a killed ingest can go on with (a folder with its `.resume`) is kept. Where nothing may be written, nothing
     is done.
@@ -28,46 +29,74 @@ def recover_folder(folder: Path) -> list[str]:
     Returns:
         in words, what was done.
     """
+    # Swaps first: what they need is a leftover, too.
+    names = sorted(_hidden(folder), key=lambda name: (not _SWAP.fullmatch(name), name))
+    return _done(_recover(folder / name) for name in names)
+
+
+def recover_files(folder: Path) -> list[str]:
+    """As `recover_folder`, in a folder that others use, too: only files whose names no other program gives."""
+    return _done(_remove_unheld(folder / name) for name in sorted(_hidden(folder)) if _FILE.fullmatch(name))
+
+
+def _hidden(folder: Path) -> list[str]:
+    """Names that begin with a dot. A link is not followed: it may lead to what is no project's."""
     try:
-        names = sorted(entry.name for entry in os.scandir(folder) if entry.name.startswith("."))
+        return [] if folder.is_symlink() else [entry.name for entry in os.scandir(folder) if entry.name.startswith(".")]
     except OSError:
         return []
+
+
+def _done(attempts: Iterable[Iterator[str]]) -> list[str]:
     done: list[str] = []
-    # Swaps first: what they need is a leftover, too.
-    for name in sorted(names, key=lambda name: not _SWAP.fullmatch(name)):
-        try:
-            done += _recover(folder / name)
-        except OSError:
-            continue  # another run was quicker, or nothing may be written here
+    for attempt in attempts:
+        # Another run was quicker, or nothing may be written here.
+        with suppress(OSError):
+            done += attempt
     return done
 
 
 def _recover(path: Path) -> Iterator[str]:
-    if swap := _SWAP.fullmatch(path.name):
-        final = path.with_name(swap[1])
-        partial = temporary_folder(final)
-        with _held(partial if partial.exists() else final) as is_ours:
-            if is_ours:
-                complete_swap(final)
-                yield f"{final}: completed what a run that died had begun"
-    elif old := _OLD.fullmatch(path.name):
-        final = path.with_name(old[1])
-        if path.with_name(f".{old[1]}.swap").exists() or _is_alive(old[2]):
-            return
-        if os.path.lexists(final):
+    if path.is_symlink():
+        return
+    is_folder = path.is_dir()
+    if not is_folder and (swap := _SWAP.fullmatch(path.name)):
+        yield from _completed(path.with_name(swap[1]))
+    elif is_folder and (old := _OLD.fullmatch(path.name)):
+        yield from _put_back(path, path.with_name(old[1]), old[2])
+    elif is_folder and _FOLDER.fullmatch(path.name):
+        yield from () if (path / RESUME_KEY).exists() else _remove_unheld(path)
+    elif (not is_folder and _FILE.fullmatch(path.name)) or (
+        not is_folder and (own := _OLD_FILE.fullmatch(path.name)) and not _is_alive(own[1])
+    ):
+        yield from _remove_unheld(path)
+
+
+def _completed(final: Path) -> Iterator[str]:
+    partial = temporary_folder(final)
+    with _held(partial if partial.exists() else final) as is_ours:
+        if is_ours:
+            complete_swap(final)
+            yield f"{final}: completed what a run that died had begun"
+
+
+def _put_back(path: Path, final: Path, process: str | None) -> Iterator[str]:
+    """A folder that was moved away: the old one, where no new one took its place."""
+    if journal(final).exists() or _is_alive(process):
+        return
+    if os.path.lexists(final):
+        remove(path)
+        yield f"{path}: removed"
+    else:
+        path.rename(final)
+        yield f"{final}: put back; a run died while replacing it"
+
+
+def _remove_unheld(path: Path) -> Iterator[str]:
+    with _held(path) as is_ours:
+        if is_ours:
             remove(path)
             yield f"{path}: removed"
-        else:
-            path.rename(final)
-            yield f"{final}: put back; a run died while replacing it"
-    elif _PARTIAL.fullmatch(path.name):
-        by_process = _BY_PROCESS.fullmatch(path.name)
-        if by_process and not path.is_dir() and _is_alive(by_process[1]):
-            return
-        with _held(path) as is_ours:
-            if is_ours and not (path / RESUME_KEY).exists():
-                remove(path)
-                yield f"{path}: removed"
 
 
 @contextmanager

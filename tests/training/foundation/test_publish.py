@@ -15,7 +15,7 @@ import pytest
 from tests.small_disk import small_disk
 from training.foundation import publish
 from training.foundation.errors import DiskFullError, LockedError
-from training.foundation.leftovers import recover_folder
+from training.foundation.leftovers import recover_files, recover_folder
 from training.foundation.publish import TemporaryFile, new_folder, write_bytes_atomic
 from training.foundation.run_record import RecordFile
 
@@ -253,3 +253,27 @@ def test_the_lock_is_the_kernel_s(tmp_path: Path) -> None:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         finally:
             os.close(descriptor)
+
+
+def test_hidden_files_of_other_programs_are_left_alone(tmp_path: Path) -> None:
+    """The current folder is the default project, and may be somebody's home."""
+    theirs = (".bashrc.old", ".download.partial", ".notes.swap", ".x.w123.partial", ".profile")
+    for name in theirs:
+        (tmp_path / name).write_text("theirs")
+    (tmp_path / ".y.partial").mkdir()
+    (tmp_path / f".cohort.csv.w{'0' * 8}.partial").write_text("ours")
+
+    assert len(recover_files(tmp_path)) == 1
+
+    assert hidden(tmp_path) == sorted((*theirs, ".y.partial"))
+
+
+def test_a_link_is_not_followed_to_leftovers_elsewhere(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    write(elsewhere / ".m.partial", "theirs")
+    (tmp_path / "results").symlink_to(elsewhere)
+    (tmp_path / ".n.partial").symlink_to(elsewhere)
+
+    assert recover_folder(tmp_path / "results") == []
+    assert recover_folder(tmp_path) == []
+    assert content(elsewhere) == {"theirs"}
