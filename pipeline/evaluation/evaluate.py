@@ -122,6 +122,8 @@ def _cells(group: pd.DataFrame, predictions: Predictions) -> tuple[NDArray[np.in
     columns, lines = (np.round(v / predictions.stride_px0).astype(np.int64) for v in (x_px0, y_px0))
     same = (columns * predictions.stride_px0 == x_px0) & (lines * predictions.stride_px0 == y_px0)
     same &= group["side_px0"].to_numpy(np.int64) == round(predictions.side_px0)
+    _, num_lines, num_columns = predictions.probabilities_cyx.shape
+    same &= (lines < num_lines) & (columns < num_columns)
     if not same.all():
         raise BadRecipeError(
             f"slide {group['slide_id'].iloc[0]}: {int((~same).sum())} of {len(same)} tiles of the tile set are not "

@@ -1,5 +1,6 @@
 import json
 import re
+import shutil
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from pipeline.inference.infer import infer_slide
 from pipeline.inference.predictor import Predictor
 from pipeline.manifest import load_cohort
 from pipeline.project import Project
+from pipeline.store.overlays import Predictions, write_predictions
 from pipeline.tiles.dataset import TileDataset
 from pipeline.tiles.tile import make_tile_table
 
@@ -119,3 +121,16 @@ def test_a_split_the_model_was_not_trained_with_is_said_aloud(road, own, evaluat
 
     assert done.code == 0
     assert "these numbers are too good" in done.err
+
+
+def test_predictions_that_end_before_the_tiles_do_are_refused(road, tmp_path):
+    project = Project(tmp_path)
+    for name in ("tiles", "models"):
+        (tmp_path / name).symlink_to(road.project.root / name)
+    store = shutil.copytree(road.project.store_path(road.test_slide), project.store_path(road.test_slide))
+    shutil.rmtree(store / "predictions", ignore_errors=True)
+    few = np.full((2, 3, 3), 0.5, np.float16)
+    write_predictions(store, Predictions(road.model_id, ("cold", "warm"), few, 64.0, 64.0, {}), mpp0=0.5)
+
+    with pytest.raises(BadRecipeError, match="are not among the squares that the model looked at"):
+        evaluate_model(project, road.model_id, "small", EvaluateConfig(), with_baselines=False)
