@@ -144,7 +144,10 @@ def open_project(root: Path) -> Project:
 
 def _folders_in(folder: Path) -> list[Path]:
     """Folders in a folder; links are none."""
-    if folder.is_symlink() or not folder.is_dir():
+    try:
+        if folder.is_symlink() or not folder.is_dir():
+            return []
+        entries = [entry for entry in os.scandir(folder) if entry.name[0] != "."]
+    except OSError:  # not ours to read: nor is it ours to clean
         return []
-    entries = (entry for entry in os.scandir(folder) if entry.name[0] != ".")
     return [folder / entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]

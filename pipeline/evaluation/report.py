@@ -13,7 +13,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoes
 
 from pipeline.evaluation.evaluate import Evaluation
 from pipeline.files import write_text_atomic
-from pipeline.inference.infer import file_word
+from pipeline.inference.infer import heatmap_name
 from pipeline.project import Project
 from pipeline.units import RESEARCH_USE
 from training.foundation.reading import read_regular
@@ -52,7 +52,7 @@ def _pictures(project: Project, evaluation: Evaluation) -> list[tuple[str, str]]
     for slide in evaluation.by_slide:
         folder = project.result_dir(slide["slide_id"], evaluation.model_id)
         for class_name in evaluation.classes:
-            path = folder / f"heatmap_{file_word(class_name)}.png"
+            path = folder / heatmap_name(class_name)
             png = _png(path)
             if png is not None:
                 caption = f"{slide['slide_id']}: probability of {class_name}"

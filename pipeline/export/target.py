@@ -37,7 +37,7 @@ def new_file(final: Path) -> Iterator[BinaryIO]:
     aside = final.with_name(f".{final.name}.partial")
     with explain_unwritable(final):
         final.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = lock_temporary(aside, final, lambda: os.open(aside, os.O_RDWR | os.O_CREAT, 0o666))
+        descriptor = lock_temporary(aside, final, lambda: os.open(aside, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666))
         # Opened by name, because tifffile asks its file for one.
         with open(aside, "r+b", opener=lambda *_: descriptor) as stream:
             try:

@@ -20,7 +20,7 @@ from training.foundation.reading import read_json_file
 Hotspot = dict[str, Any]
 """x_px0, y_px0 (centre of its strongest cell), area_um2, score (highest probability), class."""
 
-MAX_STORED = 100_000
+MAX_STORED = 1_000_000
 _TOUCHING = np.ones((3, 3), int)
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -84,7 +85,7 @@ def infer_slide(
         if not stored:
             published.enter_context(new_predictions(reader.path, predictions, mpp0=reader.mpp0))
         num_hotspots = write_results(reader, predictions, folder, config)
-        _keep_what_others_wrote(result_dir, folder)
+        _keep_what_others_wrote(result_dir, folder, predictor.class_names)
     num_tiles = int(np.isfinite(predictions.probabilities_cyx[0]).sum())
     seconds = {"predict": round(predicted_s, 3), "write": round(time.perf_counter() - start - predicted_s, 3)}
     skipped = stored is not None
@@ -109,12 +110,16 @@ def _made_from(
     return made_from, slide_normaliser(reader, predictor.stain)
 
 
-def _keep_what_others_wrote(old: Path, new: Path) -> None:
-    """Files in a slide's results that inference does not write: somebody's notes, say."""
+def _keep_what_others_wrote(old: Path, new: Path, class_names: Sequence[str]) -> None:
+    """What inference does not write into a slide's results: somebody's notes, say. Folders and links come along."""
+    ours = {*OUR_FILES, *(heatmap_name(name) for name in class_names)}
     for path in old.iterdir() if old.is_dir() else ():
-        is_ours = path.name in OUR_FILES or re.fullmatch(r"heatmap_.*\.png", path.name)
-        if path.is_file() and not path.is_symlink() and not is_ours and path.name[0] != ".":
-            shutil.copy2(path, new / path.name)
+        if path.name in ours or path.name[0] == ".":
+            continue
+        if path.is_dir() and not path.is_symlink():
+            shutil.copytree(path, new / path.name, symlinks=True)
+        elif path.is_file() or path.is_symlink():
+            shutil.copy2(path, new / path.name, follow_symlinks=False)
 
 
 def _check_classes(config: InferConfig, predictor: Predictor) -> None:
@@ -217,9 +222,11 @@ def _finished(reader: StoreReader, model_id: str, made_from: dict[str, object]) 
     return predictions if predictions.attributes.get("made_from") == made_from else None
 
 
-def file_word(class_name: str) -> str:
-    """A class name as part of a file name: what could mean a folder becomes an underscore."""
-    return re.sub(r"[^A-Za-z0-9.-]", "_", class_name)
+def heatmap_name(class_name: str) -> str:
+    """File of a class's heatmap. What could mean a folder becomes an underscore, and no two classes share a file."""
+    word = re.sub(r"[^A-Za-z0-9.-]", "_", class_name)
+    told_apart = "" if word == class_name else f"-{hashlib.sha256(class_name.encode()).hexdigest()[:8]}"
+    return f"heatmap_{word[:100]}{told_apart}.png"
 
 
 def write_results(reader: StoreReader, predictions: Predictions, result_dir: Path, config: InferConfig) -> int:
@@ -236,6 +243,6 @@ def write_results(reader: StoreReader, predictions: Predictions, result_dir: Pat
     pictured = predictions.class_names if len(predictions.class_names) > 2 else wanted
     picture = thumbnail(reader, THUMBNAIL_PX)
     for class_name in pictured:
-        path = result_dir / f"heatmap_{file_word(class_name)}.png"
+        path = result_dir / heatmap_name(class_name)
         write_heatmap(path, reader, picture, predictions, class_name)
     return len(hotspots)

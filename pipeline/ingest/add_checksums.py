@@ -40,8 +40,13 @@ def add_checksums(store: Path) -> bool:
     reader = StoreReader(store)
     if reader.attributes["contract_version"] >= WITH_CHUNK_CHECKSUMS:
         return False
-    with new_folder(store) as folder:
-        before = _files(store)
+    before = _files(store)
+
+    def refuse_if_changed() -> None:
+        if _files(store) != before:
+            raise _busy(store)
+
+    with new_folder(store, before_swap=refuse_if_changed) as folder:
         known: dict[str, FileSum] = {}
         for name, array in image_arrays(reader).items():
             if not array.spec.has_checksums:
@@ -51,8 +56,6 @@ def add_checksums(store: Path) -> bool:
                 _rewrite_chunks(PlainArray.open(store, name), folder / name)
         _link_the_rest(store, folder, before)
         _finish(store, folder, known)
-        if _files(store) != before:
-            raise _busy(store)
     return True
 
 

@@ -20,7 +20,12 @@ def covered_files(store: Path) -> list[str]:
     """Files of a store that the list must name, by path below it: all but the root's metadata and the list itself."""
     names = (str(path.relative_to(store)) for path in store.rglob("*") if path.is_file())
     own = ("zarr.json", CHECKSUMS)
-    return sorted(n for n in names if n not in own and n.split("/")[0] not in _LATER and not n.startswith("."))
+    return sorted(n for n in names if n not in own and n.split("/")[0] not in _LATER and not _is_hidden(n))
+
+
+def _is_hidden(name: str) -> bool:
+    """What systems leave in folders that people look at."""
+    return any(part.startswith(".") for part in name.split("/"))
 
 
 def write_checksums(store: Path, known: Mapping[str, FileSum]) -> str:

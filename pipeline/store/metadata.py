@@ -24,6 +24,7 @@ class _Strict(BaseModel):
 
 
 Word = Annotated[str, Field(max_length=1000)]
+PositionPx0 = Annotated[int, Field(ge=0, le=2**31)]
 Position = tuple[Annotated[int, Field(ge=0)], Annotated[int, Field(ge=0)]]
 
 
@@ -72,7 +73,7 @@ class SlideAttributes(_Strict):
     icc: str | None = Field(None, max_length=MAX_ICC_BASE64)
     objective_power: float | None = None
     scanner_model: Word | None = None
-    bounds_px0: tuple[int, int, int, int] | None = None
+    bounds_px0: tuple[PositionPx0, PositionPx0, PositionPx0, PositionPx0] | None = None
     """Left, top, width, height of what was scanned, where the scanner says so."""
     mpp_source: Word
     stain: dict[str, Any] | None = None
@@ -83,8 +84,9 @@ class SlideAttributes(_Strict):
     @classmethod
     def fits_are_tables(cls, stain: dict[str, Any] | None) -> dict[str, Any] | None:
         for method in ("macenko", "reinhard"):
-            if not isinstance((stain or {}).get(method), dict | None):
-                raise ValueError(f"{method} is no table")
+            entry = (stain or {}).get(method)
+            if not isinstance(entry, dict | None) or not isinstance((entry or {}).get("fit"), dict | None):
+                raise ValueError(f"{method} or its fit is no table")
         return stain
 
     @field_validator("ingest")

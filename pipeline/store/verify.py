@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,13 +14,16 @@ import numpy as np
 from pipeline.errors import CorruptTileError, UnreadableError
 from pipeline.store.array_reader import ArrayReader
 from pipeline.store.checksums import covered_files, list_digest, read_checksums
+from pipeline.store.inside import check_inside
 from pipeline.store.layout import CHECKSUMS, IMAGE, LABELS, PREDICTIONS, QUALITY, TISSUE, ArraySpec
 from pipeline.store.metadata import SlideAttributes, read_json
 from pipeline.store.plain_array import PlainArray, array_names
 from pipeline.store.reader import LevelArray, StoreReader, is_store
 from pipeline.store.shard import sum_file
 from pipeline.store.threads import in_threads
+from training.foundation.reading import MAX_JSON_BYTES, read_regular
 
+OME_XML = "OME/METADATA.ome.xml"
 WITH_LIST, WITH_CHUNK_CHECKSUMS = 2, 3
 """The first versions of the contract that have a list of the files' checksums, and checksums of the chunks."""
 
@@ -88,15 +92,19 @@ def _structure(store: Path, reader: StoreReader, attributes: SlideAttributes) ->
         datasets = read_json(store / IMAGE / "zarr.json")["attributes"]["ome"]["multiscales"][0]["datasets"]
         labels = read_json(store / TISSUE / "zarr.json")["attributes"]["ome"]["multiscales"][0]["datasets"]
         series = read_json(store / "OME/zarr.json")["attributes"]["ome"]["series"]
-        pixels = ElementTree.parse(store / "OME/METADATA.ome.xml").findall("{*}Image/{*}Pixels")
+        check_inside(store / OME_XML, os.path.realpath(store))
+        xml = read_regular(store / OME_XML, max_bytes=MAX_JSON_BYTES)
+        pixels = ElementTree.fromstring(xml).findall("{*}Image/{*}Pixels")
+        counts = len(datasets), len(labels), len(series)
         sizes = [(int(each.attrib["SizeX"]), int(each.attrib["SizeY"])) for each in pixels]
-    except (OSError, ValueError, KeyError, IndexError, TypeError, ElementTree.ParseError) as error:
+    except (OSError, ValueError, LookupError, TypeError, UnreadableError, ElementTree.ParseError) as error:
         yield f"its metadata cannot be read ({type(error).__name__}: {error})"
         return
-    if not len(datasets) == len(labels) == num_levels:
-        yield f"{len(datasets)} datasets and {len(labels)} of tissue for {num_levels} levels"
-    if len(series) != len(sizes) or len(series) != 1 + len(attributes.associated) or sizes[0] != reader.size_wh_px0:
-        yield f"OME lists {len(series)} series, its XML {len(sizes)} of {sizes[:1]} px"
+    num_datasets, num_labels, num_series = counts
+    if not num_datasets == num_labels == num_levels:
+        yield f"{num_datasets} datasets and {num_labels} of tissue for {num_levels} levels"
+    if not num_series == len(sizes) == 1 + len(attributes.associated) or sizes[0] != reader.size_wh_px0:
+        yield f"OME lists {num_series} series, its XML {len(sizes)} of {sizes[:1]} px"
     yield from _scales(datasets, reader)
     for level, about in zip(reader.levels, attributes.levels, strict=True):
         if level.codec != about.codec:
@@ -112,7 +120,7 @@ def _scales(datasets: list[dict[str, Any]], reader: StoreReader) -> Iterator[str
         except (KeyError, IndexError, TypeError, ValueError) as error:
             yield f"level {level.level}: its scale cannot be read ({type(error).__name__}: {error})"
             continue
-        if abs(own - said) > 1e-6 * said or not _fits_size(level, reader.levels[0]):
+        if not abs(own - said) <= 1e-6 * said or not _fits_size(level, reader.levels[0]):
             yield (
                 f"zarr.json: says {reader.mpp0:g} µm/px and a downsample of {level.downsample:g} for level "
                 f"{level.level}, which is {level.width_px} × {level.height_px} px at {own:g} µm/px"

@@ -89,6 +89,7 @@ def read_table(path: Path) -> TileTable:
         if file.metadata.num_rows > MAX_ROWS:
             raise ValueError(f"{file.metadata.num_rows} rows")
         arrow = file.read()
+        arrow.validate(full=True)
         metadata = parse_json((arrow.schema.metadata or {})[METADATA_KEY])
     except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as error:
         raise BadManifestError(

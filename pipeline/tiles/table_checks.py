@@ -124,8 +124,9 @@ def _places(frame: pd.DataFrame, said: TableMetadata) -> list[str]:
     if sizes.any():
         found.append(f"slide {sizes.idxmax()} has tiles of several sizes")
     for key in ("tile_px", "mpp"):
-        if key in said.settings and said.settings[key] != frame[key].iloc[0]:
-            found.append(f"its tiles have a {key} of {frame[key].iloc[0]}, its settings say {said.settings[key]!r:.40}")
+        of_tiles, of_settings = frame[key].iloc[0].item(), said.settings.get(key)
+        if key in said.settings and (not isinstance(of_settings, int | float) or of_settings != of_tiles):
+            found.append(f"its tiles have a {key} of {of_tiles}, its settings say {of_settings!r:.40}")
     return found
 
 

@@ -25,6 +25,7 @@ from pipeline.tiles.labels import TileLabels, class_order, label_tiles
 from pipeline.tiles.quality import good_enough, tile_scores
 from pipeline.tiles.split import assign_splits
 from pipeline.tiles.table import TileTable, check_replaceable, write_table
+from training.foundation.names import is_name
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ def make_tile_table(
     """
     target = project.tile_table_path(tile_set)
     check_replaceable(target, has_manifest=cohort is not None)
-    entries = cohort.included if cohort else tuple(_bare_entry(slide_id) for slide_id in project.slide_ids())
+    entries = cohort.included if cohort else tuple(map(_bare_entry, filter(is_name, project.slide_ids())))
     if not entries:
         raise BadManifestError(f"{project.slides_dir}: no slides. Run `gemslide ingest` first.")
     splits = assign_splits(entries, config.split)

@@ -81,6 +81,8 @@ TABLE_CHANGES: dict[str, Change] = {
     "no strides": _said(stride_px0={}),
     "settings changed": lambda _, metadata: metadata["settings"].update(min_tissue=0.01),
     "settings of another kind": _said(settings=[]),
+    "settings of lists": _said(settings={"tile_px": [8, 9]}),
+    "settings without end": _said(settings={"mpp": 10**400}),
     "sources of another kind": _said(sources=["S-1"]),
     "another source": lambda _, metadata: metadata["sources"].update({"S-1": "0" * 64}),
     "a source that is no hash": lambda _, metadata: metadata["sources"].update({"S-1": "x"}),

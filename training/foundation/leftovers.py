@@ -74,7 +74,8 @@ def _recover(path: Path) -> Iterator[str]:
 
 def _completed(final: Path) -> Iterator[str]:
     partial = temporary_folder(final)
-    with _held(partial if partial.exists() else final) as is_ours:
+    old = final.with_name(f".{final.name}.old")
+    with _held(next((path for path in (partial, final, old) if path.exists()), journal(final))) as is_ours:
         if is_ours:
             complete_swap(final)
             yield f"{final}: completed what a run that died had begun"

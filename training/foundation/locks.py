@@ -27,11 +27,9 @@ def lock_temporary(temporary: Path, final: Path, make_and_open: Callable[[], int
     give_up = time.monotonic() + wait_s
     while True:
         descriptor = make_and_open()
-        if try_lock(descriptor):
-            if is_open_as(descriptor, temporary):
-                return descriptor
-            os.close(descriptor)  # its owner has renamed or removed it meanwhile
-            continue
+        # Locked, but with another name: its owner has renamed or removed it meanwhile.
+        if try_lock(descriptor) and is_open_as(descriptor, temporary):
+            return descriptor
         os.close(descriptor)
         if time.monotonic() >= give_up:
             raise LockedError(

@@ -13,7 +13,7 @@ import errno
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -27,7 +27,7 @@ _LOOKED_AT_S = 0.5
 """A run that looks for leftovers holds a lock for a moment: that is no other writer."""
 
 _NO_SPACE = {errno.ENOSPC, errno.EDQUOT}
-_UNWRITABLE = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST, errno.EFBIG}
+_UNWRITABLE = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST, errno.EFBIG, errno.ELOOP}
 _NO_EXCHANGE = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP}
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
@@ -157,13 +157,21 @@ def temporary_folder(final: Path) -> Path:
 
 
 @contextmanager
-def new_folder(final: Path, *, resume_key: str | None = None, wait_s: float = _LOOKED_AT_S) -> Iterator[Path]:
+def new_folder(
+    final: Path,
+    *,
+    resume_key: str | None = None,
+    wait_s: float = _LOOKED_AT_S,
+    before_swap: Callable[[], None] = lambda: None,
+) -> Iterator[Path]:
     """A folder that takes its final name only when the block ends without an error. An existing one is replaced.
 
     Args:
         resume_key: what the content depends on. What a killed or interrupted run left under the same key is kept, all
             else is cleared. An error clears everything.
         wait_s: how long another writer of the same folder is waited for.
+        before_swap: called when all is on the disk, last of all before the old folder is replaced; what it raises
+            keeps the old one.
 
     Raises:
         LockedError: another process writes the same output now. DiskFullError: no space, or not writable.
@@ -171,25 +179,43 @@ def new_folder(final: Path, *, resume_key: str | None = None, wait_s: float = _L
     partial = temporary_folder(final)
     with explain_unwritable(final):
         final.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = lock_temporary(partial, final, lambda: _make_and_open(partial), wait_s=wait_s)
+        descriptor = _lock(partial, final, wait_s)
     try:
         with explain_unwritable(final):
             _make_ready(partial, resume_key)
             yield partial
-            _publish(partial, final)
+            _publish(partial, final, before_swap)
     except BaseException as error:
-        if resume_key is None or isinstance(error, Exception):
+        # Once the journal says that the new folder is whole, it is completed and not thrown away.
+        if (resume_key is None or isinstance(error, Exception)) and not journal(final).exists():
             shutil.rmtree(partial, ignore_errors=True)
         raise
     finally:
         os.close(descriptor)
 
 
+def _lock(partial: Path, final: Path, wait_s: float) -> int:
+    """The temporary, locked, when no swap of a run that died waits to be completed any more."""
+
+    def take() -> int:
+        return lock_temporary(partial, final, lambda: _make_and_open(partial), wait_s=wait_s)
+
+    descriptor = take()
+    if not journal(final).exists():
+        return descriptor
+    try:
+        with _old_held(final):
+            complete_swap(final)
+    finally:
+        os.close(descriptor)
+    return take()
+
+
 def _make_and_open(partial: Path) -> int:
     while True:
         partial.mkdir(exist_ok=True)
         try:
-            return os.open(partial, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            return os.open(partial, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except FileNotFoundError:
             continue  # its owner published or removed it between the two calls
 
@@ -207,21 +233,22 @@ def _make_ready(partial: Path, resume_key: str | None) -> None:
         write_text_atomic(key_file, resume_key)
 
 
-def _publish(partial: Path, final: Path) -> None:
+def _publish(partial: Path, final: Path, before_swap: Callable[[], None]) -> None:
     for folder, _, _ in os.walk(partial):
         fsync_dir(Path(folder))
     # Last of all: a run killed while folders are flushed keeps what it finished.
     (partial / RESUME_KEY).unlink(missing_ok=True)
     fsync_dir(partial)
     if os.path.lexists(final):
-        _swap(partial, final)
+        _swap(partial, final, before_swap)
     else:
         partial.rename(final)
         fsync_dir(final.parent)
 
 
-def _swap(partial: Path, final: Path) -> None:
+def _swap(partial: Path, final: Path, before_swap: Callable[[], None]) -> None:
     with _old_held(final):
+        before_swap()
         if exchange(partial, final):
             fsync_dir(final.parent)  # before anything of the old one goes
             remove(partial)
@@ -234,10 +261,12 @@ def _swap(partial: Path, final: Path) -> None:
 @contextmanager
 def _old_held(final: Path) -> Iterator[None]:
     """The old folder gets the temporary's name: locked, nobody takes it for one to write into before it is gone."""
-    if final.is_symlink():
+    if final.is_symlink() or not final.exists():
         yield
         return
-    descriptor = lock_temporary(final, final, lambda: os.open(final, os.O_RDONLY | os.O_CLOEXEC), wait_s=SHORT_WRITE_S)
+    descriptor = lock_temporary(
+        final, final, lambda: os.open(final, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), wait_s=SHORT_WRITE_S
+    )
     try:
         yield
     finally:
@@ -269,11 +298,13 @@ def journal(final: Path) -> Path:
 def complete_swap(final: Path) -> None:
     """Carry out what the journal says, from wherever a run that died has left it."""
     partial, old = temporary_folder(final), final.with_name(f".{final.name}.old")
-    if partial.exists():
+    if partial.exists() and any(partial.iterdir()):
         if os.path.lexists(final):
             remove(old)
             final.rename(old)
         partial.rename(final)
+    elif old.exists() and not os.path.lexists(final):
+        old.rename(final)
     fsync_dir(final.parent)
     remove(old)
     journal(final).unlink(missing_ok=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import os
 import stat
 from pathlib import Path
@@ -11,6 +12,8 @@ from typing import Any
 
 MAX_JSON_BYTES = 64 * 2**20
 """Of a zarr.json, a package's or a project's JSON file. An ICC profile in base64 is the largest thing in one."""
+MAX_DIGITS = 20
+"""Of a whole number: what 64 bits hold."""
 
 
 def open_regular(path: Path | str) -> int:
@@ -43,12 +46,26 @@ def parse_json(text: str | bytes) -> Any:
     """A JSON text as Python values.
 
     Raises:
-        ValueError: not JSON, not UTF-8, nested too deeply, or a number of thousands of digits.
+        ValueError: not JSON, not UTF-8, nested too deeply, or a number that is infinite or has too many digits.
     """
     try:
-        return json.loads(text)
+        return json.loads(text, parse_int=_whole, parse_float=_finite, parse_constant=_finite)
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
+
+
+def _whole(digits: str) -> int:
+    if len(digits) > MAX_DIGITS:
+        raise ValueError(f"a number of {len(digits)} digits")
+    return int(digits)
+
+
+def _finite(text: str) -> float:
+    """NaN passes: scores are NaN where there is none."""
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(f"the number {text:.40} is infinite")
+    return number
 
 
 def read_json_file(path: Path | str, *, max_bytes: int = MAX_JSON_BYTES) -> Any:

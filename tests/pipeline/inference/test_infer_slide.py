@@ -1,5 +1,7 @@
 import json
+import re
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ from safetensors.torch import load_file
 from pipeline.config import InferConfig
 from pipeline.errors import BadRecipeError, DiskFullError, InsaneOutputError, NoTissueError, UnreadableError
 from pipeline.inference.hotspots import find_hotspots, read_hotspots
-from pipeline.inference.infer import file_word, infer_slide
+from pipeline.inference.infer import heatmap_name, infer_slide
 from pipeline.inference.predictor import Predictor
 from pipeline.project import Project
 from pipeline.store.overlays import Predictions, list_predictions, read_predictions, write_predictions
@@ -196,9 +198,16 @@ def test_heatmaps_of_an_earlier_run_do_not_stay(road, own, predictor):
     assert [path.name for path in folder.glob("heatmap_*")] == ["heatmap_cold.png"]
 
 
-@pytest.mark.parametrize(("name", "word"), [("CD3/CD8", "CD3_CD8"), ("../../x", ".._.._x"), ("Tumor", "Tumor")])
-def test_a_class_name_never_means_a_folder(name, word):
-    assert file_word(name) == word
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [
+        ("CD3/CD8", r"heatmap_CD3_CD8-[0-9a-f]{8}\.png"),
+        ("../../x", r"heatmap_\.\._\.\._x-[0-9a-f]{8}\.png"),
+        ("Tumor", r"heatmap_Tumor\.png"),
+    ],
+)
+def test_a_class_name_never_means_a_folder(name, file):
+    assert re.fullmatch(file, heatmap_name(name))
 
 
 def test_damaged_predictions_are_made_again(road, own, predictor):
@@ -275,9 +284,19 @@ def test_on_a_full_disk_all_of_a_slide_s_results_appear_or_none(road, predictor,
 def test_a_note_that_somebody_left_among_the_results_stays(road, own, predictor):
     folder = infer_slide(road.test_slide, predictor, own, CONFIG).result_dir
     (folder / "second-opinion.txt").write_text("looked at")
-    (folder / "heatmap_old.png").write_bytes(b"of a class that is no more")
+    (folder / "notes").mkdir()
+    (folder / "notes/heatmap_mine.png").write_bytes(b"mine")
+    (folder / "link").symlink_to("notes")
 
     infer_slide(road.test_slide, predictor, own, InferConfig(batch_size=7))
 
     assert (folder / "second-opinion.txt").read_text() == "looked at"
-    assert not (folder / "heatmap_old.png").exists()
+    assert (folder / "notes/heatmap_mine.png").read_bytes() == b"mine"
+    assert (folder / "link").readlink() == Path("notes")
+
+
+def test_two_classes_never_share_a_heatmap():
+    names = ["a b", "a_b", "腫瘍", "正常", "T+", "T-", "warm"]
+
+    assert len({heatmap_name(name) for name in names}) == len(names)
+    assert heatmap_name("warm") == "heatmap_warm.png"

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 
 import numpy as np
 import pytest
 
-from pipeline.errors import ChangedSourceError, DamagedStoreError, WrongSlideError
+from pipeline.errors import BadManifestError, ChangedSourceError, DamagedStoreError, WrongSlideError
 from pipeline.ingest.verify import verify_store
+from pipeline.project import Project
 from pipeline.store.array_reader import ArrayReader
 from pipeline.store.checksums import read_checksums
 from pipeline.store.codecs import decode_chunk, encode_zstd
@@ -19,6 +21,7 @@ from pipeline.store.overlays import Predictions, write_predictions
 from pipeline.store.quality import SCORE_NAMES, Quality, write_quality
 from pipeline.store.reader import StoreReader
 from pipeline.store.shard import sum_file, write_shard
+from pipeline.verbs.verify import _stores
 from tests.pipeline.make import halved, ingest, picture, write_jpeg_pyramid
 
 SHARD = "0/0/c/0/1/1"
@@ -287,3 +290,54 @@ def test_how_many_chunks_are_looked_at_is_a_number_or_all(store, gemslide):
 
     assert "every chunk decoded" in every.out
     assert (wrong.code, "a number from 1 on, or all" in wrong.err) == (1, True)
+
+
+HOSTILE = {
+    "OME/METADATA.ome.xml": '<?xml version="1.0" encoding="no-such"?><OME/>',
+    "OME/zarr.json": '{"attributes": {"ome": {"series": 5}}}',
+    "0/zarr.json": '{"attributes": {"ome": {"multiscales": [{"datasets": null}]}}}',
+    "OME/checksums.json": '{"files": {"a": [1e999, "0"]}}',
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_metadata_that_cannot_be_are_damage_and_no_traceback(store, name):
+    (store / name).write_text(HOSTILE[name])
+
+    with pytest.raises(DamagedStoreError, match="cannot be read"):
+        verify_store(store)
+
+
+def test_xml_that_is_a_named_pipe_is_not_waited_for(store):
+    (store / "OME/METADATA.ome.xml").unlink()
+    os.mkfifo(store / "OME/METADATA.ome.xml")
+
+    with pytest.raises(DamagedStoreError, match="not a regular file"):
+        verify_store(store)
+
+
+def test_a_folder_of_the_same_name_beside_the_user_is_not_taken_for_the_project_s_store(store, tmp_path, monkeypatch):
+    elsewhere = tmp_path / "elsewhere"
+    (elsewhere / "S-1").mkdir(parents=True)
+    (elsewhere / "S-1/zarr.json").write_text("{}")
+    monkeypatch.chdir(elsewhere)
+    project = Project(store.parents[1])
+
+    assert _stores([], project, None) == _stores(["S-1"], project, None) == [(store, None)]
+
+
+def test_a_manifest_that_does_not_name_a_slide_is_said(store, tmp_path):
+    manifest = tmp_path / "m.csv"
+    manifest.write_text("path,slide_id\na.tiff,S-2\n")
+
+    with pytest.raises(BadManifestError, match="has no slide S-1"):
+        _stores(["S-1"], Project(store.parents[1]), manifest)
+
+
+def test_one_oddly_named_folder_does_not_stop_the_others(store, gemslide):
+    (store.parent / "S-1 copy.ome.zarr").mkdir()
+    done = gemslide("verify", "--project", store.parents[1], "--sample-chunks", "1")
+
+    assert done.code == 1
+    assert "S-1: all files as written" in done.out
+    assert "1 of 2 not done" in done.err

@@ -277,3 +277,46 @@ def test_a_link_is_not_followed_to_leftovers_elsewhere(tmp_path: Path) -> None:
     assert recover_folder(tmp_path / "results") == []
     assert recover_folder(tmp_path) == []
     assert content(elsewhere) == {"theirs"}
+
+
+def test_a_swap_that_was_interrupted_is_completed_and_no_half_folder_takes_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where names cannot be exchanged: Ctrl+C between the two renames, then a run that dies while it writes."""
+    monkeypatch.setattr(publish, "exchange", lambda one, other: False)
+    write(tmp_path / "m", "old")
+    rename, calls = Path.rename, []
+
+    def second_is_interrupted(self: Path, target: Path) -> Path:
+        calls.append(target)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", second_is_interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write(tmp_path / "m", "new")
+    with pytest.raises(ValueError, match="died"):
+        write_and_fail(tmp_path / "m", ValueError("died"))
+
+    recover_folder(tmp_path)
+    assert content(tmp_path / "m") == {"new"}
+    assert hidden(tmp_path) == []
+
+
+def test_a_journal_without_a_new_folder_puts_the_old_one_back(tmp_path: Path) -> None:
+    write(tmp_path / ".m.old", "old")
+    (tmp_path / ".m.swap").touch()
+
+    assert recover_folder(tmp_path)
+    assert content(tmp_path / "m") == {"old"}
+    assert hidden(tmp_path) == []
+
+
+def test_a_link_in_place_of_a_temporary_folder_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / ".m.partial").symlink_to(tmp_path / "elsewhere")
+
+    with pytest.raises(DiskFullError, match="cannot be written"):
+        write(tmp_path / "m", "new")
+    assert list((tmp_path / "elsewhere").iterdir()) == []

@@ -28,7 +28,10 @@ def test_a_file_is_read_up_to_its_bound_and_refused_beyond(tmp_path: Path) -> No
         read_regular(tmp_path / "a", max_bytes=9)
 
 
-@pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 100_000, "1" * 5000, "\xff".encode("latin-1"), "{"])
+@pytest.mark.parametrize(
+    "text",
+    ["[" * 100_000, '{"a":' * 100_000, "1" * 5000, "[1e999]", "[-Infinity]", "1" * 21, "\xff".encode("latin-1"), "{"],
+)
 def test_json_that_cannot_be_parsed_is_one_kind_of_error(text: str | bytes) -> None:
     with pytest.raises(ValueError, match=r".+"):
         parse_json(text)
