@@ -177,10 +177,25 @@ class NgffExport:
 
 
 def _ome(group: Path) -> dict[str, Any]:
-    """The `ome` attribute of one of the store's groups."""
-    ome = read_json(group / "zarr.json")["attributes"]["ome"]
-    assert isinstance(ome, dict)
-    return ome
+    """The `ome` attribute of one of the store's groups.
+
+    Raises:
+        UnreadableError: not there, or no table with the parts of an image (`multiscales`) or of labels.
+    """
+    try:
+        ome = read_json(group / "zarr.json")["attributes"]["ome"]
+        _check_parts(ome)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UnreadableError(f"{group}: cannot be read ({type(error).__name__}: {error}). {INGEST_AGAIN}") from error
+    checked: dict[str, Any] = ome
+    return checked
+
+
+def _check_parts(ome: Any) -> None:
+    scales = ome.get("multiscales", []) if isinstance(ome, dict) else None
+    is_scales = isinstance(scales, list) and all(isinstance(entry, dict) for entry in scales)
+    if not is_scales or not isinstance(ome.get("image-label", {}), dict) or not {"multiscales", "labels"} & ome.keys():
+        raise ValueError("its attribute `ome` describes no image")
 
 
 def _file_name(name: Any) -> str:
@@ -209,7 +224,7 @@ def _zstd_chunk(array: ArrayReader, spec: ArraySpec, row: int, column: int) -> t
 def _as_04(ome: dict[str, Any]) -> dict[str, Any]:
     """Attributes of NGFF 0.4: without the key `ome`, the version in each part."""
     parts = {key: value for key, value in ome.items() if key != "version"}
-    parts["multiscales"] = [{"version": "0.4", **entry} for entry in ome["multiscales"]]
+    parts["multiscales"] = [{"version": "0.4", **entry} for entry in ome.get("multiscales", [])]
     if "image-label" in parts:
         parts["image-label"] = {**parts["image-label"], "version": "0.4"}
     return parts

@@ -39,6 +39,7 @@ VERBS: tuple[tuple[str, ...], ...] = (
     ("infer", "{model}", "small-test"),
     ("evaluate", "{model}", "--tile-set", "small", "--no-baselines"),
     ("export", "small-test", "{out}", "--to", "ngff-0.5"),
+    ("export", "small-test", "{out}", "--to", "ngff-0.4"),
     ("export", "small-test", "{out}", "--to", "ome-tiff"),
 )
 

@@ -13,7 +13,7 @@ import pytest
 from pipeline.errors import BadRecipeError, CorruptTileError, DiskFullError, LockedError, UnreadableError
 from pipeline.export.export import ExportRequest, export_slide, kind_of
 from tests.pipeline.export.make_store import jfif, jpeg_level, make_store, zstd_level
-from tests.pipeline.make import picture
+from tests.pipeline.make import ingest, picture, write_jpeg_pyramid
 
 NAMES = {"ngff-0.5": "c.zarr", "ngff-0.4": "c.zarr", "ome-tiff": "c.ome.tiff", "tiff": "c.tiff"}
 MEASURED = """
@@ -157,3 +157,18 @@ def test_the_command_exports_by_slide_id_and_by_store_and_records_no_place(gemsl
     assert not any("Doe" in record or str(tmp_path) in record for record in records)
     assert {json.loads(record)["verb"] for record in records} == {"export"}
     assert sorted(p.name for p in tmp_path.iterdir()) == ["Doe.ome.tiff", "Doe.zarr"]
+
+
+@pytest.mark.parametrize("to", ["ngff-0.5", "ngff-0.4"])
+@pytest.mark.parametrize("group", ["0", "0/labels", "0/labels/tissue"])
+@pytest.mark.parametrize(
+    "text", ["{", '{"attributes": {"ome": null}}', '{"attributes": {"ome": {"multiscales": [1]}}}']
+)
+def test_metadata_that_cannot_be_are_one_clear_error_and_leave_nothing(tmp_path, group, text, to):
+    source = write_jpeg_pyramid(tmp_path / "a.tiff", [picture(300, 200)], tile_px=128)
+    store = ingest(source, tmp_path, smallest_level_px=300).store
+    (store / group / "zarr.json").write_text(text)
+
+    with pytest.raises(UnreadableError, match="cannot be read"):
+        export_slide(ExportRequest(store, tmp_path / "c.zarr", to))
+    assert not (tmp_path / "c.zarr").exists()
