@@ -39,11 +39,6 @@ def slide_id_of(store: Path) -> str:
     return Path(os.path.abspath(store)).name.removesuffix(STORE_SUFFIX)
 
 
-def store_path_in(slides_dir: Path, slide_id: str) -> Path:
-    """Where the store of a slide lies. Raises BadManifestError."""
-    return slides_dir / f"{check_name(slide_id, what='slide')}{STORE_SUFFIX}"
-
-
 @dataclass(frozen=True)
 class Project:
     """Paths inside one project folder. Nothing is created until something is written.
@@ -78,7 +73,7 @@ class Project:
         return self.root / "gemslide.toml"
 
     def store_path(self, slide_id: str) -> Path:
-        return store_path_in(self.slides_dir, slide_id)
+        return self.slides_dir / f"{check_name(slide_id, what='slide')}{STORE_SUFFIX}"
 
     def tile_table_path(self, tile_set: str) -> Path:
         return self.tiles_dir / f"{check_name(tile_set, what='tile set')}.parquet"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from pipeline.files import write_text_atomic
 from pipeline.store.layout import CONTRACT_VERSION
@@ -106,6 +106,12 @@ class SlideAttributes(_Strict):
         if downsamples[0] != 1 or downsamples != sorted(downsamples):
             raise ValueError(f"downsamples must begin with 1 and grow, got {downsamples}")
         return self
+
+
+def first_finding(error: ValidationError) -> str:
+    """The first thing wrong with what others wrote: where, and what, both of bounded length."""
+    first = error.errors()[0]
+    return f"`{'.'.join(map(str, first['loc'])):.80}`: {first['msg']:.200}"
 
 
 def write_group(path: Path, attributes: dict[str, Any]) -> None:

@@ -16,7 +16,7 @@ from pipeline.errors import UnreadableError, WrongSlideError
 from pipeline.files import SHORT_WRITE_S, new_folder
 from pipeline.project import check_name
 from pipeline.store.layout import PREDICTIONS
-from pipeline.store.metadata import multiscale, read_json, write_group
+from pipeline.store.metadata import first_finding, multiscale, read_json, write_group
 from pipeline.store.plain_array import read_array, write_array
 from pipeline.store.root import read_root
 from training.foundation.names import is_name
@@ -117,9 +117,7 @@ def read_predictions(store: Path, model_id: str) -> Predictions:
         values = read_array(store, f"{PREDICTIONS}/{model_id}/0")
         _check_probabilities(values, said)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise _unreadable(path, f"`{where:.80}`: {first['msg']:.200}") from error
+        raise _unreadable(path, first_finding(error)) from error
     except (UnreadableError, OSError, KeyError, TypeError, ValueError) as error:
         raise _unreadable(path, f"{type(error).__name__}: {error}") from error
     source = read_root(store)[0].source.sha256

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from pipeline.errors import UnreadableError, WrongSlideError
 from pipeline.project import slide_id_of
 from pipeline.store.layout import READABLE_VERSIONS
-from pipeline.store.metadata import SlideAttributes, read_json
+from pipeline.store.metadata import SlideAttributes, first_finding, read_json
 
 
 def read_root(store: Path) -> tuple[SlideAttributes, dict[str, Any]]:
@@ -33,10 +33,8 @@ def read_root(store: Path) -> tuple[SlideAttributes, dict[str, Any]]:
     try:
         attributes = SlideAttributes.model_validate(raw)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
         raise UnreadableError(
-            f"{store}: its attributes are damaged (`{where:.80}`: {first['msg']:.200}). "
+            f"{store}: its attributes are damaged ({first_finding(error)}). "
             "Delete the store and ingest the slide again."
         ) from error
     if slide_id_of(store) != attributes.slide_id:

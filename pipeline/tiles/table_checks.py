@@ -11,7 +11,7 @@ import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pipeline.errors import BadManifestError, LeakageError
-from pipeline.store.metadata import MAX_LEVELS
+from pipeline.store.metadata import MAX_LEVELS, first_finding
 from pipeline.units import MAX_MPP, MIN_MPP
 from training.foundation.names import NAME_PATTERN
 
@@ -68,11 +68,7 @@ def check_table(where: str, frame: pd.DataFrame, metadata: dict[str, Any]) -> No
     try:
         said = TableMetadata.model_validate(metadata)
     except ValidationError as error:
-        first = error.errors()[0]
-        raise BadManifestError(
-            f"{where}: its metadata are damaged (`{'.'.join(map(str, first['loc'])):.80}`: {first['msg']:.200}). "
-            f"{MAKE_AGAIN}"
-        ) from error
+        raise BadManifestError(f"{where}: its metadata are damaged ({first_finding(error)}). {MAKE_AGAIN}") from error
     for finding in (*_values(frame, said), *_places(frame, said)):
         raise BadManifestError(f"{where}: {finding}. {MAKE_AGAIN}")
     _check_splits(where, frame, said)
