@@ -7,7 +7,7 @@ from collections.abc import Collection
 from pipeline.ingest.label_in_image import refuse_label_in_image
 from pipeline.ingest.mpp import resolve_mpp
 from pipeline.manifest import Cohort, SlideEntry
-from pipeline.slides.open_slide import open_slide
+from pipeline.slides.registry import open_slide
 
 
 def check_slide(cohort: Cohort, entry: SlideEntry, keep_associated: Collection[str] = ()) -> tuple[int, int]:

@@ -22,7 +22,7 @@ from pipeline.ingest.store_writer import StoreWriter
 from pipeline.progress import Advance, no_bar
 from pipeline.project import Project, check_slide_id
 from pipeline.run_record import versions
-from pipeline.slides.open_slide import open_slide
+from pipeline.slides.registry import open_slide
 from pipeline.slides.slide import Slide
 from pipeline.store.layout import CONTRACT_VERSION, IMAGE
 from pipeline.store.metadata import Level, SlideAttributes, Source

@@ -10,8 +10,8 @@ import numpy as np
 from pipeline.errors import ChangedSourceError, DamagedStoreError
 from pipeline.files import sha256_of_files
 from pipeline.ingest.shards import halve
-from pipeline.slides.open_slide import open_slide
-from pipeline.slides.openslide_ import OpenSlideSlide
+from pipeline.slides.openslide.reader import OpenSlideSlide
+from pipeline.slides.registry import open_slide
 from pipeline.slides.slide import Slide
 from pipeline.store.metadata import Level, SlideAttributes
 from pipeline.store.reader import StoreReader

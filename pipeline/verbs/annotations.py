@@ -9,7 +9,7 @@ import typer
 
 from pipeline.cli_output import Reporter, errors_in_words
 from pipeline.errors import BadAnnotationError
-from pipeline.slides.open_slide import open_slide
+from pipeline.slides.registry import open_slide
 from pipeline.source_names import SourceNames
 from pipeline.store.reader import StoreReader
 from pipeline.tiles.annotations.drawn import AnnotationFile

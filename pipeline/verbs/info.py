@@ -10,7 +10,7 @@ import typer
 
 from pipeline.cli_output import Reporter, errors_in_words
 from pipeline.project import open_project
-from pipeline.slides.open_slide import open_slide
+from pipeline.slides.registry import open_slide
 from pipeline.slides.slide import EncodedLevel
 from pipeline.source_names import SourceNames
 from pipeline.store.overlays import list_predictions

@@ -10,8 +10,8 @@ ROOT = Path(__file__).parents[2]
 SOURCES = [p for room in ("pathology_app", "pipeline", "training") for p in sorted((ROOT / room).rglob("*.py"))]
 MAX_LINES, MAX_INIT_LINES, MAX_FUNCTION_LINES = 400, 15, 60
 DOORS = {
-    "openslide": {"pipeline/slides/openslide_.py"},
-    "wsidicom": {"pipeline/slides/dicom_decode.py"},
+    "openslide": {"pipeline/slides/openslide/reader.py"},
+    "wsidicom": {"pipeline/slides/dicom/decoder.py"},
     "pydicom": {f"pipeline/slides/dicom_{part}.py" for part in ("header", "places", "matrix", "metadata", "decode")},
     "napari": {"pathology_app/desktop/window.py"},
     "typer": {"pipeline/cli.py", "pipeline/cli_output.py", "pathology_app/commands.py", "pathology_app/server.py"},

@@ -8,7 +8,7 @@ import pytest
 
 from pipeline.errors import CorruptTileError
 from pipeline.ingest.gate import sample_tiles
-from pipeline.slides.open_slide import open_slide
+from pipeline.slides.registry import open_slide
 from pipeline.store.reader import StoreReader
 from tests.pipeline.make import halved, ingest, overwrite_tile, picture, tile_bytes, write_jpeg_pyramid, write_pyramid
 

@@ -30,9 +30,9 @@ import tifffile
 from pipeline.errors import GemslideError, UnreadableError
 from pipeline.ingest.ingest import IngestReport
 from pipeline.ingest.verify import verify_store
-from pipeline.slides.open_slide import open_slide
-from pipeline.slides.openslide_ import OpenSlideSlide
-from pipeline.slides.tiff_ import TIFF_ERRORS
+from pipeline.slides.openslide.reader import OpenSlideSlide
+from pipeline.slides.registry import open_slide
+from pipeline.slides.tiff.reader import TIFF_ERRORS
 from pipeline.store.reader import StoreReader
 from tests.pipeline.ingest.store_bytes import left_in
 from tests.pipeline.make import (

@@ -15,8 +15,8 @@ import pytest
 import tifffile
 
 from pipeline.errors import ClaimsTooMuchError, GemslideError
-from pipeline.slides.open_slide import open_slide
-from pipeline.slides.tiff_walk import tags_fit
+from pipeline.slides.registry import open_slide
+from pipeline.slides.tiff.prescan import tags_fit
 from tests.pipeline.make import picture
 from tests.pipeline.slides.test_families_to_store import ome, ome_zarr, philips
 from tests.pipeline.slides.test_vendor_slides import bif, mrxs, ndpi, scn

@@ -16,7 +16,7 @@ from pipeline.errors import (
     GemslideError,
     UnreadableError,
 )
-from pipeline.slides.open_slide import open_slide
+from pipeline.slides.registry import open_slide
 from pipeline.store.reader import StoreReader
 from tests.pipeline.make import (
     halved,

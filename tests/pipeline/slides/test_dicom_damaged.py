@@ -16,7 +16,7 @@ from pydicom.dataset import Dataset
 from pydicom.uid import generate_uid
 
 from pipeline.errors import ClaimsTooMuchError, CorruptTileError, GemslideError, NotBrightfieldRgbError, UnreadableError
-from pipeline.slides.open_slide import open_slide
+from pipeline.slides.registry import open_slide
 from tests.pipeline.make import picture
 from tests.pipeline.slides import make_dicom as make
 from tests.pipeline.slides.make_dicom import write_dicom

@@ -9,7 +9,7 @@ from pydicom import dcmread
 from pydicom.dataset import Dataset
 
 from pipeline.errors import NotBrightfieldRgbError, UnreadableError
-from pipeline.slides.open_slide import open_slide
+from pipeline.slides.registry import open_slide
 from pipeline.store.reader import StoreReader
 from tests.pipeline.make import ingest, picture
 from tests.pipeline.slides import make_dicom as make

@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 from pydicom.dataset import Dataset
 
-from pipeline.slides.open_slide import open_slide
+from pipeline.slides.registry import open_slide
 from tests.pipeline.make import picture
 from tests.pipeline.slides import make_dicom as make
 from tests.pipeline.slides.make_dicom import tiles_of, write_dicom
@@ -305,7 +305,7 @@ def test_an_old_export_without_image_type_is_read_by_its_frame_type(tmp_path, pi
 
 def test_opening_a_tiff_does_not_import_the_dicom_libraries():
     code = (
-        "import sys; from pipeline.slides.open_slide import open_slide; "
+        "import sys; from pipeline.slides.registry import open_slide; "
         "print([m for m in ('pydicom', 'wsidicom') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -13,7 +13,7 @@ from pydicom.dataset import Dataset
 from pydicom.encaps import encapsulate, generate_frames
 
 from pipeline.errors import NotBrightfieldRgbError, UnreadableError
-from pipeline.slides.open_slide import open_slide
+from pipeline.slides.registry import open_slide
 from pipeline.store.reader import StoreReader
 from tests.pipeline.make import ingest
 

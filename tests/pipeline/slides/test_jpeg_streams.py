@@ -13,7 +13,7 @@ from PIL import Image
 
 from pipeline.errors import CorruptTileError
 from pipeline.slides import jpeg
-from pipeline.slides.open_slide import open_slide
+from pipeline.slides.registry import open_slide
 from tests.attacks import leaky_streams as leaks
 from tests.pipeline.make import _full_tiles, picture
 

@@ -18,7 +18,7 @@ from pipeline.errors import (
 )
 from pipeline.ingest.ingest import IngestRequest, ingest_slide
 from pipeline.project import Project
-from pipeline.slides.open_slide import open_slide
+from pipeline.slides.registry import open_slide
 from pipeline.store.reader import StoreReader
 from tests.pipeline.make import halved, picture
 from tests.pipeline.slides.make_ome_zarr import create, write_container, write_image, write_ome_zarr

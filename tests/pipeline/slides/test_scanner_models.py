@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline.slides.open_slide import open_slide
+from pipeline.slides.registry import open_slide
 from pipeline.slides.scanner_models import known_model
 from pipeline.store.reader import StoreReader
 from tests.pipeline.make import ingest, picture, write_pyramid

@@ -9,7 +9,7 @@ import pytest
 import tifffile
 
 from pipeline.errors import CorruptTileError, NotBrightfieldRgbError, UnreadableError
-from pipeline.slides.open_slide import open_slide
+from pipeline.slides.registry import open_slide
 from pipeline.slides.slide import one_stream
 from tests.pipeline.make import halved, picture, write_jpeg_pyramid
 from tests.pipeline.slides.make_tiff_families import write_ome_tiff, write_philips

@@ -12,7 +12,7 @@ import tifffile
 from PIL import Image
 
 from pipeline.errors import NotBrightfieldRgbError, UnreadableError
-from pipeline.slides.open_slide import open_slide
+from pipeline.slides.registry import open_slide
 from tests.pipeline.make import (
     PHOTOMETRIC,
     halved,

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from pipeline.errors import CorruptTileError, NotBrightfieldRgbError, UnreadableError
-from pipeline.slides.open_slide import open_slide
-from pipeline.slides.openslide_ import OpenSlideSlide
+from pipeline.slides.openslide.reader import OpenSlideSlide
+from pipeline.slides.registry import open_slide
 from tests.pipeline.make import halved, picture, write_jpeg_pyramid
 from tests.pipeline.slides.make_vendor_slides import Made, ScnArea, write_bif, write_mrxs, write_ndpi, write_scn
 

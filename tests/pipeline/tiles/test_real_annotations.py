@@ -8,7 +8,7 @@ import pytest
 import shapely
 
 from pipeline.errors import BadAnnotationError
-from pipeline.slides.open_slide import open_slide
+from pipeline.slides.registry import open_slide
 from pipeline.tiles.annotations.files import read_annotations, write_annotations
 from pipeline.tiles.annotations.region import check_regions, outside
 from pipeline.tiles.annotations.repair import labelled_regions

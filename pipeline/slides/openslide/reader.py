@@ -17,11 +17,11 @@ from PIL import Image, ImageCms
 
 from pipeline.errors import ClaimsTooMuchError, CorruptTileError, NotBrightfieldRgbError, UnreadableError
 from pipeline.slides.limits import MAX_UNPACK_RATIO, SMALL_CLAIM_BYTES
-from pipeline.slides.openslide_properties import bounds_px0, mpp_of, positive, scanner_model_of, tile_side_px
+from pipeline.slides.openslide.files import Box, companion_files, scn_areas
+from pipeline.slides.openslide.metadata import bounds_px0, mpp_of, positive, scanner_model_of, tile_side_px
+from pipeline.slides.openslide.validate import check_claims
 from pipeline.slides.slide import EncodedLevel, Pixels, SlideInfo, level_size
-from pipeline.slides.tiff_walk import tags_fit
-from pipeline.slides.vendor_claims import check_claims
-from pipeline.slides.vendor_files import Box, companion_files, scn_areas
+from pipeline.slides.tiff.prescan import tags_fit
 
 _PIECE_PX = 2048
 """Largest side read at once: a region's memory is its own and one piece's (16 MiB). OpenSlide itself cuts at 4096."""

@@ -15,7 +15,7 @@ from pipeline.slides import jpeg, jpeg2000
 from pipeline.slides.limits import MAX_TILE_BYTES
 from pipeline.slides.reading import read_at
 from pipeline.slides.slide import Stream, StreamCodec
-from pipeline.slides.tiff_checks import (
+from pipeline.slides.tiff.validate import (
     COMPRESSION_APERIO_YCC,
     COMPRESSION_JPEG,
     COMPRESSIONS_JPEG_2000,

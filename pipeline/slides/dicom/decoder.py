@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from pydicom.uid import UID
 
-from pipeline.slides.dicom_frames import FrameError
-from pipeline.slides.dicom_header import DICOM_ERRORS
-from pipeline.slides.dicom_matrix import (
+from pipeline.slides.dicom.frames import FrameError
+from pipeline.slides.dicom.header import DICOM_ERRORS
+from pipeline.slides.dicom.matrix import (
     HIGH_THROUGHPUT_JPEG_2000,
     JPEG,
     JPEG_2000,
@@ -18,7 +18,7 @@ from pipeline.slides.dicom_matrix import (
     RUN_LENGTH,
     Matrix,
 )
-from pipeline.slides.dicom_streams import FrameStreams, check_claimed_size, check_run_lengths
+from pipeline.slides.dicom.streams import FrameStreams, check_claimed_size, check_run_lengths
 from pipeline.slides.slide import Pixels
 
 if TYPE_CHECKING:

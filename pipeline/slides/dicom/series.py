@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from pathlib import Path
 
 from pipeline.errors import UnreadableError
-from pipeline.slides.dicom_header import WHOLE_SLIDE_IMAGE, Brief, Header, read_brief
+from pipeline.slides.dicom.header import WHOLE_SLIDE_IMAGE, Brief, Header, read_brief
 from pipeline.slides.reading import is_dicom
 
 _MAX_FILES = 20_000

@@ -6,11 +6,11 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from pipeline.errors import ClaimsTooMuchError, UnreadableError
-from pipeline.slides.dicom_header import Header, read_header, refusing_damage
-from pipeline.slides.dicom_level import DicomLevel
-from pipeline.slides.dicom_matrix import image_kind
-from pipeline.slides.dicom_metadata import icc_of, label_in_image, mpp_of, objective_power_of, scanner_model_of
-from pipeline.slides.dicom_series import files_of_slide, in_levels
+from pipeline.slides.dicom.header import Header, read_header, refusing_damage
+from pipeline.slides.dicom.matrix import image_kind
+from pipeline.slides.dicom.metadata import icc_of, label_in_image, mpp_of, objective_power_of, scanner_model_of
+from pipeline.slides.dicom.pixels import DicomLevel
+from pipeline.slides.dicom.series import files_of_slide, in_levels
 from pipeline.slides.limits import MAX_WHOLE_PAGE_BYTES
 from pipeline.slides.slide import EncodedLevel, LevelSize, Pixels, SlideInfo, level_size
 

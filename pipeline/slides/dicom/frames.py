@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.errors import UnreadableError
-from pipeline.slides.dicom_header import Header
+from pipeline.slides.dicom.header import Header
 
 _ITEM = b"\xfe\xff\x00\xe0"
 _ITEM_HEADER_BYTES = 8

@@ -12,8 +12,8 @@ import tifffile
 
 from pipeline.errors import ClaimsTooMuchError, UnreadableError
 from pipeline.slides.limits import MAX_TILE_BYTES, MAX_UNPACK_RATIO, SMALL_CLAIM_BYTES
-from pipeline.slides.tiff_ import TIFF_ERRORS
-from pipeline.slides.tiff_checks import has_plain_sizes
+from pipeline.slides.tiff.reader import TIFF_ERRORS
+from pipeline.slides.tiff.validate import has_plain_sizes
 
 MAX_INI_BYTES = 2**20
 _MAX_TILES = 20_000_000

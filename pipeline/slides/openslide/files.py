@@ -8,8 +8,8 @@ from xml.etree import ElementTree
 import tifffile
 
 from pipeline.errors import UnreadableError
-from pipeline.slides.tiff_ import TIFF_ERRORS
-from pipeline.slides.vendor_claims import read_ini
+from pipeline.slides.openslide.validate import read_ini
+from pipeline.slides.tiff.reader import TIFF_ERRORS
 
 Box = tuple[int, int, int, int]
 """x, y, width, height in one level's pixels."""

@@ -19,7 +19,7 @@ from pydicom.filereader import read_dataset, read_partial, read_sequence_item
 from pydicom.uid import UID, DeflatedExplicitVRLittleEndian
 
 from pipeline.errors import UnreadableError
-from pipeline.slides.dicom_places import FramePlaces
+from pipeline.slides.dicom.positions import FramePlaces
 
 # pydicom reports oddities of damaged files through logging and warnings; our errors say what matters.
 logging.getLogger("pydicom").setLevel(logging.CRITICAL)

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.errors import CorruptTileError, NotBrightfieldRgbError, UnreadableError
-from pipeline.slides.dicom_decode import FrameDecoder
-from pipeline.slides.dicom_frames import FrameError, FrameSource, find_frames
-from pipeline.slides.dicom_header import Header
-from pipeline.slides.dicom_matrix import (
+from pipeline.slides.dicom.decoder import FrameDecoder
+from pipeline.slides.dicom.frames import FrameError, FrameSource, find_frames
+from pipeline.slides.dicom.header import Header
+from pipeline.slides.dicom.matrix import (
     HIGH_THROUGHPUT_JPEG_2000,
     JPEG,
     JPEG_2000,
@@ -22,7 +22,7 @@ from pipeline.slides.dicom_matrix import (
     place_frames,
     read_matrix,
 )
-from pipeline.slides.dicom_streams import FrameStreams, why_not_a_stream
+from pipeline.slides.dicom.streams import FrameStreams, why_not_a_stream
 from pipeline.slides.limits import MAX_TILE_BYTES
 from pipeline.slides.slide import Pixels, Stream, StreamCodec, paste
 

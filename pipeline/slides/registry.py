@@ -6,23 +6,25 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pipeline.errors import UnreadableError
-from pipeline.slides.openslide_ import OpenSlideSlide, detect_vendor
+from pipeline.slides.openslide.reader import OpenSlideSlide, detect_vendor
 from pipeline.slides.reading import is_dicom
 from pipeline.slides.slide import Slide
-from pipeline.slides.tiff_ import TiffSlide, hides_ycc, is_tiff
+from pipeline.slides.tiff.reader import TiffSlide, hides_ycc, is_tiff
 
 TIFF_VENDORS = {None, "aperio", "generic-tiff", "philips"}
 """OpenSlide's names of the families whose TIFF structure is plain enough to read tile by tile."""
 
 
 def _open_dicom(path: Path, series: str | None) -> Slide:
-    from pipeline.slides.dicom_ import DicomSlide  # its libraries take longer to import than a small slide to copy
+    from pipeline.slides.dicom.reader import (
+        DicomSlide,  # its libraries take longer to import than a small slide to copy
+    )
 
     return DicomSlide(path, series)
 
 
 def _open_ome_zarr(path: Path, series: str | None) -> Slide:
-    from pipeline.slides.ome_zarr_ import OmeZarrSlide  # for the same reason
+    from pipeline.slides.ome_zarr.reader import OmeZarrSlide  # for the same reason
 
     return OmeZarrSlide(path, series)
 

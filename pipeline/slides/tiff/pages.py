@@ -14,8 +14,8 @@ from pipeline.errors import NotBrightfieldRgbError, UnreadableError
 from pipeline.slides import jpeg
 from pipeline.slides.limits import MAX_TILE_BYTES, MAX_WHOLE_PAGE_BYTES
 from pipeline.slides.slide import Pixels
-from pipeline.slides.tiff_checks import COMPRESSION_JPEG, PLANAR_CONTIG, has_plain_sizes, is_rgb, tile_bytes
-from pipeline.slides.tiff_metadata import philips_images
+from pipeline.slides.tiff.metadata import philips_images
+from pipeline.slides.tiff.validate import COMPRESSION_JPEG, PLANAR_CONTIG, has_plain_sizes, is_rgb, tile_bytes
 
 _ASSOCIATED = {"thumbnail": "thumbnail", "label": "label", "macro": "macro", "overview": "macro"}
 _MAX_SIDE_PICTURE_SHARE = 1 / 16

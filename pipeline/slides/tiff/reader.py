@@ -20,21 +20,21 @@ from pipeline.slides import jpeg, jpeg2000
 from pipeline.slides.limits import MAX_TILE_BYTES, MAX_WHOLE_PAGE_BYTES
 from pipeline.slides.reading import read_at
 from pipeline.slides.slide import EncodedLevel, LevelSize, Pixels, SlideInfo, level_size, paste
-from pipeline.slides.tiff_checks import (
-    COMPRESSION_APERIO_YCC,
-    COMPRESSION_JPEG,
-    COMPRESSIONS_JPEG_2000,
-    check_page,
-    check_page_chain,
-)
-from pipeline.slides.tiff_encoded import EncodedTiffLevel, why_not_encoded
-from pipeline.slides.tiff_metadata import mpp_of, objective_power_of, scanner_model_of
-from pipeline.slides.tiff_series import (
+from pipeline.slides.tiff.metadata import mpp_of, objective_power_of, scanner_model_of
+from pipeline.slides.tiff.pages import (
     associated_pixels,
     associated_sources,
     check_one_picture,
     level_pages,
     stack_in_words,
+)
+from pipeline.slides.tiff.streams import EncodedTiffLevel, why_not_encoded
+from pipeline.slides.tiff.validate import (
+    COMPRESSION_APERIO_YCC,
+    COMPRESSION_JPEG,
+    COMPRESSIONS_JPEG_2000,
+    check_page,
+    check_page_chain,
 )
 
 # tifffile reports oddities of damaged files through logging; our errors say what matters.

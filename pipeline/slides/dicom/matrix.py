@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from pydicom.dataset import Dataset
 
 from pipeline.errors import ClaimsTooMuchError, NotBrightfieldRgbError, UnreadableError
-from pipeline.slides.dicom_header import DICOM_ERRORS, Header
-from pipeline.slides.dicom_places import first_item
+from pipeline.slides.dicom.header import DICOM_ERRORS, Header
+from pipeline.slides.dicom.positions import first_item
 from pipeline.slides.limits import MAX_TILE_BYTES, MAX_UNPACK_RATIO, SMALL_CLAIM_BYTES
 
 NATIVE = {"1.2.840.10008.1.2", "1.2.840.10008.1.2.1", "1.2.840.10008.1.2.1.98"}

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from pydicom.dataset import Dataset
 from pydicom.multival import MultiValue
 
-from pipeline.slides.dicom_header import DICOM_ERRORS, Header
-from pipeline.slides.dicom_places import first_item
+from pipeline.slides.dicom.header import DICOM_ERRORS, Header
+from pipeline.slides.dicom.positions import first_item
 from pipeline.slides.scanner_models import known_model
 from pipeline.units import is_plausible_mpp
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from pipeline.slides import jpeg, jpeg2000
-from pipeline.slides.dicom_frames import FrameError
-from pipeline.slides.dicom_matrix import HIGH_THROUGHPUT_JPEG_2000, JPEG, JPEG_2000, Matrix
+from pipeline.slides.dicom.frames import FrameError
+from pipeline.slides.dicom.matrix import HIGH_THROUGHPUT_JPEG_2000, JPEG, JPEG_2000, Matrix
 from pipeline.slides.slide import Stream
 from pipeline.slides.tile_streams import ParsedTile, TileStreams
 
