@@ -73,7 +73,7 @@ def _opencv() -> str:
 def _jpeg() -> str:
     import numpy as np
 
-    from pipeline.store.codecs import decode_jpeg, encode_jpeg
+    from pipeline.codecs.images import decode_jpeg, encode_jpeg
 
     sample = np.arange(48, dtype=np.uint8).reshape(4, 4, 3)
     if decode_jpeg(encode_jpeg(sample)).shape != sample.shape:

@@ -10,10 +10,10 @@ from collections.abc import Iterable
 import cv2
 import numpy as np
 
+from pipeline.codecs.images import ChunkError, decode_chunk, encode_jpeg, encode_jpeg_2000
 from pipeline.errors import CorruptTileError
 from pipeline.ingest.mended import MendedLevel, Position
 from pipeline.slides.slide import EncodedLevel, Pixels, Slide, Stream, one_stream
-from pipeline.store.codecs import ChunkError, decode_chunk, encode_jpeg, encode_jpeg_2000
 from pipeline.store.layout import FILL_VALUE
 from pipeline.store.threads import CORES, in_threads
 

@@ -8,10 +8,10 @@ from contextlib import ExitStack
 import numpy as np
 import tifffile
 
+from pipeline.codecs.images import ChunkError, decode_chunk
 from pipeline.errors import CorruptTileError
 from pipeline.slides.openslide.reader import OpenSlideSlide, SecondDecoder
 from pipeline.slides.slide import EncodedLevel, Pixels, Slide, one_stream
-from pipeline.store.codecs import ChunkError, decode_chunk
 from pipeline.store.metadata import Gate
 
 

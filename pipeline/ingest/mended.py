@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from pipeline.codecs.images import decode_chunk
 from pipeline.slides.slide import EncodedLevel, Pixels, Slide, Stream
-from pipeline.store.codecs import decode_chunk
 from pipeline.store.layout import FILL_VALUE
 
 Position = tuple[int, int]

@@ -13,8 +13,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from pipeline.codecs.images import ChunkError, decode_chunk
 from pipeline.errors import CorruptTileError, UnreadableError
-from pipeline.store.codecs import ChunkError, decode_chunk
 from pipeline.store.inside import INGEST_AGAIN, check_inside
 from pipeline.store.layout import FILL_VALUE, ArraySpec
 from pipeline.store.shard import MISSING, read_index, without_checksum

@@ -6,8 +6,8 @@ from functools import lru_cache
 
 import numpy as np
 
+from pipeline.codecs.images import Pixels, ToSrgb, encode_jpeg
 from pipeline.errors import UnreadableError
-from pipeline.store.codecs import Pixels, ToSrgb, encode_jpeg
 from pipeline.store.layout import FILL_VALUE
 from pipeline.store.reader import StoreReader
 

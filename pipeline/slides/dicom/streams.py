@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from pipeline.slides import jpeg, jpeg2000
+from pipeline.codecs import jpeg, jpeg2000
+from pipeline.codecs.tile_streams import ParsedTile, TileStreams
 from pipeline.slides.dicom.frames import FrameError
 from pipeline.slides.dicom.matrix import HIGH_THROUGHPUT_JPEG_2000, JPEG, JPEG_2000, Matrix
 from pipeline.slides.slide import Stream
-from pipeline.slides.tile_streams import ParsedTile, TileStreams
 
 _RUN_LENGTH_HEADER_BYTES, _COLOURS = 64, 3
 

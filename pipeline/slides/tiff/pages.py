@@ -10,8 +10,8 @@ import numpy as np
 import tifffile
 from PIL import Image
 
+from pipeline.codecs import jpeg
 from pipeline.errors import NotBrightfieldRgbError, UnreadableError
-from pipeline.slides import jpeg
 from pipeline.slides.limits import MAX_TILE_BYTES, MAX_WHOLE_PAGE_BYTES
 from pipeline.slides.slide import Pixels
 from pipeline.slides.tiff.metadata import philips_images

@@ -15,8 +15,8 @@ import numpy as np
 import tifffile
 from imagecodecs import DelayedImportError
 
+from pipeline.codecs import jpeg, jpeg2000
 from pipeline.errors import CorruptTileError, NotBrightfieldRgbError, UnreadableError
-from pipeline.slides import jpeg, jpeg2000
 from pipeline.slides.limits import MAX_TILE_BYTES, MAX_WHOLE_PAGE_BYTES
 from pipeline.slides.reading import read_at
 from pipeline.slides.slide import EncodedLevel, LevelSize, Pixels, SlideInfo, level_size, paste

@@ -10,8 +10,9 @@ import numpy as np
 import tifffile
 from numpy.typing import NDArray
 
+from pipeline.codecs import jpeg, jpeg2000
+from pipeline.codecs.tile_streams import ParsedTile, TileStreams
 from pipeline.errors import CorruptTileError
-from pipeline.slides import jpeg, jpeg2000
 from pipeline.slides.limits import MAX_TILE_BYTES
 from pipeline.slides.reading import read_at
 from pipeline.slides.slide import Stream, StreamCodec
@@ -21,7 +22,6 @@ from pipeline.slides.tiff.validate import (
     COMPRESSIONS_JPEG_2000,
     PHOTOMETRIC_RGB,
 )
-from pipeline.slides.tile_streams import ParsedTile, TileStreams
 
 _MAX_GAP_BYTES = 64 * 2**10
 """Tiles this near each other in the file are read at once."""

@@ -11,7 +11,7 @@ import tifffile
 from pydicom import dcmread
 from pydicom.encaps import generate_frames
 
-from pipeline.slides import jpeg2000
+from pipeline.codecs import jpeg2000
 from tests.attacks import leaky_streams as leaks
 from tests.pipeline.make import picture
 

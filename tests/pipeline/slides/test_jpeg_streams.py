@@ -11,8 +11,8 @@ import pytest
 import tifffile
 from PIL import Image
 
+from pipeline.codecs import jpeg
 from pipeline.errors import CorruptTileError
-from pipeline.slides import jpeg
 from pipeline.slides.registry import open_slide
 from tests.attacks import leaky_streams as leaks
 from tests.pipeline.make import _full_tiles, picture

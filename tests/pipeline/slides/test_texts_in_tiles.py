@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tifffile
 
-from pipeline.slides import jpeg
+from pipeline.codecs import jpeg
 from pipeline.store.reader import StoreReader
 from tests.pipeline.make import _full_tiles, _tables_and_rest, ingest, picture
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import tifffile
 
+from pipeline.codecs.images import ChunkError, decode_chunk, decode_jpeg, encode_jpeg, encode_jpeg_2000, encode_zstd
 from pipeline.errors import CorruptTileError, UnreadableError
-from pipeline.store.codecs import ChunkError, decode_chunk, decode_jpeg, encode_jpeg, encode_jpeg_2000, encode_zstd
 from pipeline.store.reader import StoreReader
 from pipeline.store.shard import write_shard
 from tests.pipeline.make import (

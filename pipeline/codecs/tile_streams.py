@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pipeline.slides.jpeg import JpegStart
-from pipeline.slides.jpeg2000 import Jpeg2000Start
+from pipeline.codecs.jpeg import JpegStart
+from pipeline.codecs.jpeg2000 import Jpeg2000Start
 from pipeline.slides.slide import Stream
 
 TileStart = JpegStart | Jpeg2000Start

@@ -14,7 +14,7 @@ from functools import cached_property
 
 import numpy as np
 
-from pipeline.slides.jpeg_segments import (
+from pipeline.codecs.jpeg_segments import (
     ANY_FRAME,
     END_OF_IMAGE,
     EOI,
