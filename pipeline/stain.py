@@ -14,8 +14,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-Pixels = NDArray[np.uint8]
-"""uint8 of shape (height, width, 3), RGB."""
+from pipeline.codecs.types import Pixels
 
 Method = Literal["macenko", "reinhard"]
 METHODS: tuple[Method, ...] = ("macenko", "reinhard")

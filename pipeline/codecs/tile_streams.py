@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pipeline.codecs.jpeg import JpegStart
 from pipeline.codecs.jpeg2000 import Jpeg2000Start
-from pipeline.slides.slide import Stream
+from pipeline.codecs.types import Stream
 
 TileStart = JpegStart | Jpeg2000Start
 

@@ -20,9 +20,9 @@ import tifffile
 from numpy.typing import NDArray
 from skimage import color, data
 
+from pipeline.codecs.types import Pixels
 from pipeline.files import write_text_atomic
 from pipeline.progress import Advance, no_bar
-from pipeline.slides.slide import Pixels
 
 MPP0 = 0.25
 SIZE_WH_PX0 = (8000, 6000)

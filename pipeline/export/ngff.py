@@ -13,10 +13,10 @@ import numpy as np
 from numcodecs.blosc import Blosc
 from numpy.typing import NDArray
 
-from pipeline.codecs.images import encode_zstd
 from pipeline.errors import UnreadableError
 from pipeline.progress import Advance
 from pipeline.store.array_reader import ArrayReader
+from pipeline.store.chunks import encode_zstd
 from pipeline.store.inside import INGEST_AGAIN
 from pipeline.store.labels import read_label
 from pipeline.store.layout import FILL_VALUE, IMAGE, LABELS, ArraySpec

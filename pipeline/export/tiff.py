@@ -11,10 +11,11 @@ import numpy as np
 import tifffile
 
 from pipeline.codecs.images import encode_jpeg_2000
+from pipeline.codecs.types import Pixels
 from pipeline.export.jpeg_kind import JpegKind, jpeg_kind
 from pipeline.export.ome_xml import OmeImage, ome_tiff_xml
 from pipeline.progress import Advance
-from pipeline.store.array_reader import ArrayReader, Pixels
+from pipeline.store.array_reader import ArrayReader
 from pipeline.store.layout import FILL_VALUE
 from pipeline.store.reader import StoreReader
 from pipeline.store.threads import CORES

@@ -13,8 +13,8 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
+from pipeline.codecs.types import Pixels
 from pipeline.files import write_bytes_atomic
-from pipeline.store.array_reader import Pixels
 from pipeline.store.overlays import Predictions
 from pipeline.store.reader import StoreReader
 from pipeline.units import RESEARCH_USE

@@ -10,10 +10,12 @@ from collections.abc import Iterable
 import cv2
 import numpy as np
 
-from pipeline.codecs.images import ChunkError, decode_chunk, encode_jpeg, encode_jpeg_2000
+from pipeline.codecs.images import encode_jpeg, encode_jpeg_2000
+from pipeline.codecs.types import DecodeError, Pixels, Stream
 from pipeline.errors import CorruptTileError
 from pipeline.ingest.mended import MendedLevel, Position
-from pipeline.slides.slide import EncodedLevel, Pixels, Slide, Stream, one_stream
+from pipeline.slides.slide import EncodedLevel, Slide, one_stream
+from pipeline.store.chunks import decode_chunk
 from pipeline.store.layout import FILL_VALUE
 from pipeline.store.threads import CORES, in_threads
 
@@ -69,7 +71,7 @@ class EdgeCheck:
         try:
             stream = one_stream(self._encoded, row, column)
             tile = None if stream is None else decode_chunk(self._encoded.codec, stream, t)
-        except (CorruptTileError, ChunkError):
+        except (CorruptTileError, DecodeError):
             return None
         return None if tile is None else tile[: self._size.height_px - row * t, : self._size.width_px - column * t]
 

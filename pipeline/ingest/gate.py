@@ -8,10 +8,11 @@ from contextlib import ExitStack
 import numpy as np
 import tifffile
 
-from pipeline.codecs.images import ChunkError, decode_chunk
+from pipeline.codecs.types import DecodeError, Pixels
 from pipeline.errors import CorruptTileError
 from pipeline.slides.openslide.reader import OpenSlideSlide, SecondDecoder
-from pipeline.slides.slide import EncodedLevel, Pixels, Slide, one_stream
+from pipeline.slides.slide import EncodedLevel, Slide, one_stream
+from pipeline.store.chunks import decode_chunk
 from pipeline.store.metadata import Gate
 
 
@@ -77,7 +78,7 @@ class PassThroughGate:
         try:
             # First: OpenSlide crashes on some damaged frames of DICOM that this decoder refuses.
             decoded = decode_chunk(encoded.codec, stream, encoded.tile_px)
-        except ChunkError as error:
+        except DecodeError as error:
             raise CorruptTileError(
                 f"the tile in row {row}, column {column} of level {level} cannot be decoded ({error}). "
                 "The file is damaged; copy or scan it again."

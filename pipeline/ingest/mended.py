@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.codecs.images import decode_chunk
-from pipeline.slides.slide import EncodedLevel, Pixels, Slide, Stream
+from pipeline.codecs.types import Pixels, Stream
+from pipeline.slides.slide import EncodedLevel, Slide
+from pipeline.store.chunks import decode_chunk
 from pipeline.store.layout import FILL_VALUE
 
 Position = tuple[int, int]

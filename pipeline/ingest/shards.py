@@ -14,12 +14,14 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from pipeline.codecs.images import decode_chunk, encode_jpeg, encode_zstd
+from pipeline.codecs.images import encode_jpeg
+from pipeline.codecs.types import Pixels, Stream
 from pipeline.files import fsync_dir
 from pipeline.ingest.plan import LevelPlan
 from pipeline.progress import Advance
-from pipeline.slides.slide import Pixels, Stream, paste
+from pipeline.slides.slide import paste
 from pipeline.store.array_reader import ArrayReader
+from pipeline.store.chunks import decode_chunk, encode_zstd
 from pipeline.store.layout import FILL_VALUE, ArraySpec
 from pipeline.store.metadata import write_json
 from pipeline.store.shard import FileSum, sum_file, write_shard

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
+from pipeline.codecs.types import Pixels, Stream
 from pipeline.config import IngestConfig
 from pipeline.ingest.icc import colours_only
 from pipeline.ingest.mpp import Mpp
@@ -17,7 +18,7 @@ from pipeline.ingest.shards import COPIERS, LevelsWriter, encoded_chunk
 from pipeline.ingest.tissue import Tissue, find_tissue
 from pipeline.progress import Advance, no_bar
 from pipeline.run_record import versions
-from pipeline.slides.slide import Pixels, Slide, Stream
+from pipeline.slides.slide import Slide
 from pipeline.store.array_reader import ArrayReader
 from pipeline.store.checksums import write_checksums
 from pipeline.store.labels import write_tissue

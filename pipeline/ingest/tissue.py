@@ -12,8 +12,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from pipeline.codecs.types import Pixels
 from pipeline.config import TissueConfig
-from pipeline.slides.slide import Pixels
 
 Mask = NDArray[np.bool_]
 

@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.slides.slide import Pixels
+from pipeline.codecs.types import Pixels
 
 Mask = NDArray[np.bool_]
 Image = NDArray[np.float32]

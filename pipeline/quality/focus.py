@@ -11,7 +11,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.slides.slide import Pixels
+from pipeline.codecs.types import Pixels
 
 REBLUR_SIGMA_PX = 1.5
 NO_EDGES = 0.1

@@ -11,10 +11,10 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from pipeline.codecs.types import Pixels
 from pipeline.config import QualityConfig
 from pipeline.progress import Advance
 from pipeline.quality.focus import edge_energies
-from pipeline.slides.slide import Pixels
 from pipeline.store.reader import StoreReader
 
 BLOCK_PX = 1024

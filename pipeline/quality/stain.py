@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.slides.slide import Pixels
+from pipeline.codecs.types import Pixels
 from pipeline.stain import MIN_DENSITY, MacenkoFit, Method, ReinhardFit, as_lists, density_of, lab_of
 
 MIN_PIXELS = 2_000

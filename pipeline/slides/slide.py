@@ -4,18 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-Pixels = NDArray[np.uint8]
-"""uint8 of shape (height, width, 3), RGB."""
-
-Stream = tuple[bytes | memoryview, ...]
-"""A tile's encoded bytes as buffers to be laid one after the other; () for a tile the scanner left out."""
-
-StreamCodec = Literal["imagecodecs_jpeg", "imagecodecs_jpeg2k"]
+from pipeline.codecs.types import Pixels, Stream, StreamCodec
 
 
 @dataclass(frozen=True)

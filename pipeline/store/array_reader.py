@@ -11,17 +11,16 @@ from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 
-from pipeline.codecs.images import ChunkError, decode_chunk
+from pipeline.codecs.types import DecodeError, Pixels
 from pipeline.errors import CorruptTileError, UnreadableError
+from pipeline.store.chunks import decode_chunk
 from pipeline.store.inside import INGEST_AGAIN, check_inside
 from pipeline.store.layout import FILL_VALUE, ArraySpec
 from pipeline.store.shard import MISSING, read_index, without_checksum
 from pipeline.store.threads import in_threads
 from training.foundation.reading import open_regular, read_json_file
 
-Pixels = NDArray[np.uint8]
 """uint8 of shape (height, width, 3), RGB."""
 
 
@@ -210,7 +209,7 @@ class ArrayReader:
     def _decoded(self, data: bytes, row: int, column: int, *, out: Pixels | None = None) -> Pixels:
         try:
             return decode_chunk(self.spec.codec, data, self.spec.chunk_px, out=out)
-        except ChunkError as error:
+        except DecodeError as error:
             raise self._corrupt(row, column, error) from error
 
     def _corrupt(self, row: int, column: int, why: object) -> CorruptTileError:

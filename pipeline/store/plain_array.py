@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.codecs.images import decompress_zstd, encode_zstd
 from pipeline.errors import UnreadableError
 from pipeline.files import write_bytes_atomic
+from pipeline.store.chunks import decompress_zstd, encode_zstd
 from pipeline.store.inside import check_inside
 from pipeline.store.layout import CHECKSUM_CODEC, ZSTD_LEVEL
 from pipeline.store.metadata import write_json

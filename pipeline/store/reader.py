@@ -12,9 +12,10 @@ from typing import Any
 import cv2
 import numpy as np
 
+from pipeline.codecs.types import Pixels
 from pipeline.errors import BadRecipeError, UnreadableError
 from pipeline.grid import FINER_THAN_SCAN
-from pipeline.store.array_reader import ArrayReader, Pixels
+from pipeline.store.array_reader import ArrayReader
 from pipeline.store.layout import IMAGE, TISSUE
 from pipeline.store.metadata import read_json
 from pipeline.store.resample import area_mean

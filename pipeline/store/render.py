@@ -6,8 +6,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from pipeline.codecs.images import Pixels, ToSrgb, encode_jpeg
+from pipeline.codecs.images import encode_jpeg
+from pipeline.codecs.types import Pixels
 from pipeline.errors import UnreadableError
+from pipeline.store.colour import ToSrgb
 from pipeline.store.layout import FILL_VALUE
 from pipeline.store.reader import StoreReader
 

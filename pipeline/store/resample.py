@@ -8,7 +8,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-Pixels = NDArray[np.uint8]
+from pipeline.codecs.types import Pixels
 
 _BAND_PX = 2**20
 """Pixels of the source looked at in one go: the sums of them, as float64, take 25 MB."""

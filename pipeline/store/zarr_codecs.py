@@ -17,7 +17,8 @@ from zarr.core.array_spec import ArraySpec as ZarrArraySpec
 from zarr.core.buffer import Buffer, NDBuffer
 from zarr.core.common import JSON
 
-from pipeline.codecs.images import Pixels, decode_jpeg, decode_jpeg_2000
+from pipeline.codecs.images import decode_jpeg, decode_jpeg_2000
+from pipeline.codecs.types import Pixels
 
 _END_OF_JPEG = b"\xff\xd9"
 READ_ONLY = (

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from pydicom.uid import UID
 
+from pipeline.codecs.types import Pixels
 from pipeline.slides.dicom.frames import FrameError
 from pipeline.slides.dicom.header import DICOM_ERRORS
 from pipeline.slides.dicom.matrix import (
@@ -19,7 +20,6 @@ from pipeline.slides.dicom.matrix import (
     Matrix,
 )
 from pipeline.slides.dicom.streams import FrameStreams, check_claimed_size, check_run_lengths
-from pipeline.slides.slide import Pixels
 
 if TYPE_CHECKING:
     from wsidicom.codec import Decoder

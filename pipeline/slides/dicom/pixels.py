@@ -10,6 +10,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from pipeline.codecs.types import Pixels, Stream, StreamCodec
 from pipeline.errors import CorruptTileError, NotBrightfieldRgbError, UnreadableError
 from pipeline.slides.dicom.decoder import FrameDecoder
 from pipeline.slides.dicom.frames import FrameError, FrameSource, find_frames
@@ -24,7 +25,7 @@ from pipeline.slides.dicom.matrix import (
 )
 from pipeline.slides.dicom.streams import FrameStreams, why_not_a_stream
 from pipeline.slides.limits import MAX_TILE_BYTES
-from pipeline.slides.slide import Pixels, Stream, StreamCodec, paste
+from pipeline.slides.slide import paste
 
 _LARGE_FRAME_BYTES = 4 * 2**20
 """Frames larger than this are whole pictures read in pieces: the last one decoded is kept."""

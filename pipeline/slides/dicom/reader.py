@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from pathlib import Path
 
+from pipeline.codecs.types import Pixels
 from pipeline.errors import ClaimsTooMuchError, UnreadableError
 from pipeline.slides.dicom.header import Header, read_header, refusing_damage
 from pipeline.slides.dicom.matrix import image_kind
@@ -12,7 +13,7 @@ from pipeline.slides.dicom.metadata import icc_of, label_in_image, mpp_of, objec
 from pipeline.slides.dicom.pixels import DicomLevel
 from pipeline.slides.dicom.series import files_of_slide, in_levels
 from pipeline.slides.limits import MAX_WHOLE_PAGE_BYTES
-from pipeline.slides.slide import EncodedLevel, LevelSize, Pixels, SlideInfo, level_size
+from pipeline.slides.slide import EncodedLevel, LevelSize, SlideInfo, level_size
 
 _MAX_SCALE_ERROR = 0.1
 """How far the sizes of pixels of two levels may differ from the ratio of their matrices."""

@@ -6,9 +6,9 @@ import numpy as np
 
 from pipeline.codecs import jpeg, jpeg2000
 from pipeline.codecs.tile_streams import ParsedTile, TileStreams
+from pipeline.codecs.types import Stream
 from pipeline.slides.dicom.frames import FrameError
 from pipeline.slides.dicom.matrix import HIGH_THROUGHPUT_JPEG_2000, JPEG, JPEG_2000, Matrix
-from pipeline.slides.slide import Stream
 
 _RUN_LENGTH_HEADER_BYTES, _COLOURS = 64, 3
 

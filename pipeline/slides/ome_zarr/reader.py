@@ -14,10 +14,11 @@ from xml.etree import ElementTree
 import numpy as np
 import zarr
 
+from pipeline.codecs.types import Pixels
 from pipeline.errors import ClaimsTooMuchError, CorruptTileError, NotBrightfieldRgbError, UnreadableError
 from pipeline.slides.limits import MAX_UNPACK_RATIO, SMALL_CLAIM_BYTES
 from pipeline.slides.ome_zarr.metadata import Axes, Multiscale, associated_name, ome_attributes, read_multiscale
-from pipeline.slides.slide import EncodedLevel, LevelSize, Pixels, SlideInfo, level_size
+from pipeline.slides.slide import EncodedLevel, LevelSize, SlideInfo, level_size
 from pipeline.units import is_plausible_mpp
 
 ZARR_ERRORS = (

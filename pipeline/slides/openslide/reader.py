@@ -15,12 +15,13 @@ import numpy as np
 import openslide
 from PIL import Image, ImageCms
 
+from pipeline.codecs.types import Pixels
 from pipeline.errors import ClaimsTooMuchError, CorruptTileError, NotBrightfieldRgbError, UnreadableError
 from pipeline.slides.limits import MAX_UNPACK_RATIO, SMALL_CLAIM_BYTES
 from pipeline.slides.openslide.files import Box, companion_files, scn_areas
 from pipeline.slides.openslide.metadata import bounds_px0, mpp_of, positive, scanner_model_of, tile_side_px
 from pipeline.slides.openslide.validate import check_claims
-from pipeline.slides.slide import EncodedLevel, Pixels, SlideInfo, level_size
+from pipeline.slides.slide import EncodedLevel, SlideInfo, level_size
 from pipeline.slides.tiff.prescan import tags_fit
 
 _PIECE_PX = 2048

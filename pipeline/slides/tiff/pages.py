@@ -11,9 +11,9 @@ import tifffile
 from PIL import Image
 
 from pipeline.codecs import jpeg
+from pipeline.codecs.types import Pixels
 from pipeline.errors import NotBrightfieldRgbError, UnreadableError
 from pipeline.slides.limits import MAX_TILE_BYTES, MAX_WHOLE_PAGE_BYTES
-from pipeline.slides.slide import Pixels
 from pipeline.slides.tiff.metadata import philips_images
 from pipeline.slides.tiff.validate import COMPRESSION_JPEG, PLANAR_CONTIG, has_plain_sizes, is_rgb, tile_bytes
 

@@ -16,10 +16,11 @@ import tifffile
 from imagecodecs import DelayedImportError
 
 from pipeline.codecs import jpeg, jpeg2000
+from pipeline.codecs.types import Pixels
 from pipeline.errors import CorruptTileError, NotBrightfieldRgbError, UnreadableError
 from pipeline.slides.limits import MAX_TILE_BYTES, MAX_WHOLE_PAGE_BYTES
 from pipeline.slides.reading import read_at
-from pipeline.slides.slide import EncodedLevel, LevelSize, Pixels, SlideInfo, level_size, paste
+from pipeline.slides.slide import EncodedLevel, LevelSize, SlideInfo, level_size, paste
 from pipeline.slides.tiff.metadata import mpp_of, objective_power_of, scanner_model_of
 from pipeline.slides.tiff.pages import (
     associated_pixels,

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from pipeline.codecs import jpeg, jpeg2000
 from pipeline.codecs.tile_streams import ParsedTile, TileStreams
+from pipeline.codecs.types import Stream, StreamCodec
 from pipeline.errors import CorruptTileError
 from pipeline.slides.limits import MAX_TILE_BYTES
 from pipeline.slides.reading import read_at
-from pipeline.slides.slide import Stream, StreamCodec
 from pipeline.slides.tiff.validate import (
     COMPRESSION_APERIO_YCC,
     COMPRESSION_JPEG,

@@ -10,7 +10,8 @@ import imagecodecs
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.codecs.images import encode_jpeg_2000, encode_zstd
+from pipeline.codecs.images import encode_jpeg_2000
+from pipeline.store.chunks import encode_zstd
 from pipeline.store.labels import write_tissue
 from pipeline.store.layout import ArraySpec
 from pipeline.store.metadata import Level, SlideAttributes, Source, image_attributes, write_group, write_json

@@ -10,12 +10,12 @@ import shutil
 import numpy as np
 import pytest
 
-from pipeline.codecs.images import decode_chunk, encode_zstd
 from pipeline.errors import BadManifestError, ChangedSourceError, DamagedStoreError, WrongSlideError
 from pipeline.ingest.verify import verify_store
 from pipeline.project import Project
 from pipeline.store.array_reader import ArrayReader
 from pipeline.store.checksums import read_checksums
+from pipeline.store.chunks import decode_chunk, encode_zstd
 from pipeline.store.layout import CHECKSUMS
 from pipeline.store.overlays import Predictions, write_predictions
 from pipeline.store.quality import SCORE_NAMES, Quality, write_quality

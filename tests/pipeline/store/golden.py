@@ -6,7 +6,7 @@ import json
 import zlib
 from pathlib import Path
 
-from pipeline.codecs.images import encode_zstd
+from pipeline.store.chunks import encode_zstd
 from pipeline.store.reader import StoreReader
 from pipeline.store.shard import write_shard
 

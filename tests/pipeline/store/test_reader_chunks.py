@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 import tifffile
 
-from pipeline.codecs.images import ChunkError, decode_chunk, decode_jpeg, encode_jpeg, encode_jpeg_2000, encode_zstd
+from pipeline.codecs.images import decode_jpeg, encode_jpeg, encode_jpeg_2000
+from pipeline.codecs.types import DecodeError
 from pipeline.errors import CorruptTileError, UnreadableError
+from pipeline.store.chunks import decode_chunk, encode_zstd
 from pipeline.store.reader import StoreReader
 from pipeline.store.shard import write_shard
 from tests.pipeline.make import (
@@ -164,7 +166,7 @@ def test_a_chunk_cut_short_inside_a_sound_index_is_an_error_in_every_codec(tmp_p
     for codec, stream in streams.items():
         np.testing.assert_array_equal(decode_chunk(codec, stream, 256).shape, (256, 256, 3))
         for cut in (stream[: len(stream) // 2], stream[:10], b"\0", stream[: len(stream) // 2] + b"\0" * 900):
-            with pytest.raises(ChunkError):
+            with pytest.raises(DecodeError):
                 decode_chunk(codec, cut, 256)
 
 
@@ -224,5 +226,5 @@ def test_quality_and_predictions_written_under_an_open_reader_do_not_disturb_it(
 def test_a_jpeg_without_its_end_is_not_filled_up_with_grey():
     stream = encode_jpeg(picture(256, 256))
 
-    with pytest.raises(ChunkError, match="without an end marker"):
+    with pytest.raises(DecodeError, match="without an end marker"):
         decode_jpeg(stream[:-2000])

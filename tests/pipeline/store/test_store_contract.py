@@ -15,10 +15,10 @@ import zarr
 from ome_zarr_models import v05
 from PIL import ImageCms
 
-from pipeline.codecs.images import ToSrgb
 from pipeline.ingest import store_writer
 from pipeline.ingest.icc import colours_only
 from pipeline.ingest.verify import verify_store
+from pipeline.store.colour import ToSrgb
 from pipeline.store.labels import read_tissue
 from pipeline.store.overlays import Predictions, read_predictions, write_predictions
 from pipeline.store.reader import StoreReader
