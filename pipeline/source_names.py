@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from pipeline.manifest import ANNOTATION_SUFFIXES, COLUMNS, MAX_MANIFEST_BYTES, SLIDE_SUFFIXES
+from pipeline.cohort.manifest import ANNOTATION_SUFFIXES, COLUMNS, MAX_MANIFEST_BYTES, SLIDE_SUFFIXES
 from pipeline.project import STORE_SUFFIX, Project
 from training.foundation.names import is_name
 from training.foundation.reading import read_regular

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.cohort.manifest import load_cohort
 from pipeline.config import IngestConfig, TileConfig
 from pipeline.ingest.ingest import IngestRequest, ingest_slide
-from pipeline.manifest import load_cohort
 from pipeline.project import Project
 from pipeline.tiles.tile import make_tile_table
 from tests.small_road import share_tiles

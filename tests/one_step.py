@@ -9,10 +9,10 @@ from typing import Any
 from safetensors.torch import load_file
 from torch import Tensor
 
+from pipeline.cohort.manifest import load_cohort
 from pipeline.config import IngestConfig, TileConfig
 from pipeline.ingest.ingest import IngestRequest, ingest_slide
 from pipeline.launch import train
-from pipeline.manifest import load_cohort
 from pipeline.project import Project
 from pipeline.tiles.tile import make_tile_table
 from tests.pipeline.make_large import make_large_cohort

@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 import tifffile
 
+from pipeline.cohort.manifest import load_cohort
 from pipeline.config import IngestConfig, TileConfig, TissueConfig
 from pipeline.ingest.ingest import IngestRequest, ingest_slide
 from pipeline.launch import train
-from pipeline.manifest import load_cohort
 from pipeline.project import Project
 from pipeline.tiles.tile import make_tile_table
 

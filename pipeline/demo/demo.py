@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+from pipeline.cohort.manifest import load_cohort
 from pipeline.config import EvaluateConfig, InferConfig, IngestConfig, TileConfig
 from pipeline.demo.make_slides import SLIDES, make_demo_cohort
 from pipeline.evaluation.evaluate import Evaluation, evaluate_model
@@ -15,7 +16,6 @@ from pipeline.inference.infer import infer_slide
 from pipeline.inference.predictor import Predictor
 from pipeline.ingest.ingest import IngestRequest, ingest_slide
 from pipeline.launch import train
-from pipeline.manifest import load_cohort
 from pipeline.progress import bar
 from pipeline.project import Project
 from pipeline.tiles.tile import make_tile_table

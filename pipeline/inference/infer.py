@@ -15,10 +15,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from pipeline.annotations.geojson import qupath_origin_xy0
 from pipeline.config import InferConfig
 from pipeline.errors import BadRecipeError, InsaneOutputError, NoTissueError, UnreadableError, WrongSlideError
 from pipeline.files import SHORT_WRITE_S, new_folder
-from pipeline.geojson import qupath_origin_xy0
 from pipeline.grid import TileGrid, tile_grid, tissue_fraction
 from pipeline.inference.export.csv_ import write_csv
 from pipeline.inference.export.geojson import write_geojson

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from pipeline.cohort.manifest import Cohort, SlideEntry
 from pipeline.ingest.label_in_image import refuse_label_in_image
 from pipeline.ingest.mpp import resolve_mpp
-from pipeline.manifest import Cohort, SlideEntry
 from pipeline.slides.registry import open_slide
 
 

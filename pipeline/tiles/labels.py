@@ -11,9 +11,9 @@ import shapely
 from numpy.typing import NDArray
 from shapely.geometry.base import BaseGeometry
 
+from pipeline.annotations.region import Region
+from pipeline.annotations.rings import polygons_of
 from pipeline.errors import BadAnnotationError
-from pipeline.tiles.annotations.region import Region
-from pipeline.tiles.annotations.rings import polygons_of
 
 MAX_PIECE_VERTICES = 128
 """Larger areas are cut up, so that a tile is compared with what lies near it only."""

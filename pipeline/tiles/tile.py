@@ -8,22 +8,22 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from pipeline.annotations.files import read_annotations
+from pipeline.annotations.geojson import qupath_origin_xy0
+from pipeline.annotations.region import Region, check_regions, moved
+from pipeline.annotations.repair import labelled_regions
+from pipeline.cohort.manifest import Cohort, SlideEntry
+from pipeline.cohort.split import assign_splits
 from pipeline.config import TileConfig
 from pipeline.errors import BadManifestError, LeakageError, UnreadableError
 from pipeline.files import sha256_of
-from pipeline.geojson import qupath_origin_xy0
 from pipeline.grid import tile_grid, tissue_fraction
-from pipeline.manifest import Cohort, SlideEntry
 from pipeline.progress import Advance, no_bar
 from pipeline.project import Project
 from pipeline.store.labels import read_tissue
 from pipeline.store.reader import StoreReader
-from pipeline.tiles.annotations.files import read_annotations
-from pipeline.tiles.annotations.region import Region, check_regions, moved
-from pipeline.tiles.annotations.repair import labelled_regions
 from pipeline.tiles.labels import TileLabels, class_order, label_tiles
 from pipeline.tiles.quality import good_enough, tile_scores
-from pipeline.tiles.split import assign_splits
 from pipeline.tiles.table import TileTable, check_replaceable, write_table
 from training.foundation.names import is_name
 

@@ -7,15 +7,15 @@ from typing import Any, Literal
 
 import typer
 
+from pipeline.annotations.files import read_annotations, write_annotations
+from pipeline.annotations.objects import AnnotationFile
+from pipeline.annotations.region import check_regions
+from pipeline.annotations.repair import RepairReport, labelled_regions
 from pipeline.cli_output import Reporter, errors_in_words
 from pipeline.errors import BadAnnotationError
 from pipeline.slides.registry import open_slide
 from pipeline.source_names import SourceNames
 from pipeline.store.reader import StoreReader
-from pipeline.tiles.annotations.drawn import AnnotationFile
-from pipeline.tiles.annotations.files import read_annotations, write_annotations
-from pipeline.tiles.annotations.region import check_regions
-from pipeline.tiles.annotations.repair import RepairReport, labelled_regions
 
 
 def run_convert(source: Path, target: Path, to: Literal["qupath", "asap", "imagescope"], *, as_json: bool) -> None:

@@ -9,11 +9,11 @@ from pathlib import Path
 import typer
 
 from pipeline.cli_output import Reporter, errors_in_words
+from pipeline.cohort.manifest import load_cohort
 from pipeline.config import IngestConfig, load_settings, replace
 from pipeline.errors import BadManifestError, GemslideError
 from pipeline.ingest.ingest import IngestReport, IngestRequest, ingest_slide
 from pipeline.ingest.many import Result, ingest_many
-from pipeline.manifest import load_cohort
 from pipeline.progress import bar
 from pipeline.project import Project, open_project
 from pipeline.run_record import RunRecord, SlideOutcome, recorded

@@ -6,9 +6,9 @@ from functools import partial
 from pathlib import Path
 
 from pipeline.cli_output import Reporter, errors_in_words
+from pipeline.cohort.manifest import load_cohort
 from pipeline.config import QualityConfig, load_settings
 from pipeline.errors import BadManifestError, UnreadableError
-from pipeline.manifest import load_cohort
 from pipeline.progress import bar
 from pipeline.project import Project, open_project
 from pipeline.quality.quality import check_quality

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import typer
 
+from pipeline.annotations.repair import repairs_in_words
 from pipeline.cli_output import Reporter, errors_in_words
+from pipeline.cohort.manifest import load_cohort
 from pipeline.config import load_settings, replace
-from pipeline.manifest import load_cohort
 from pipeline.progress import bar
 from pipeline.project import open_project
 from pipeline.run_record import RunRecord, SlideOutcome, recorded
 from pipeline.source_names import SourceNames
-from pipeline.tiles.annotations.repair import repairs_in_words
 from pipeline.tiles.table import TileTable
 from pipeline.tiles.tile import make_tile_table
 

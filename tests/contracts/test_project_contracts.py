@@ -12,11 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.cli_output import Reporter
+from pipeline.cohort.manifest import COLUMNS, SlideEntry
 from pipeline.config import InferConfig
 from pipeline.inference.infer import infer_slide
 from pipeline.inference.predictor import Predictor
 from pipeline.launch import BY_CODE
-from pipeline.manifest import COLUMNS, SlideEntry
 from pipeline.run_record import SlideOutcome
 from tests.contracts.test_folder_rules import ROOT
 from training.config import ParallelConfig, Recipe

@@ -14,9 +14,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from pipeline.cohort.manifest import load_cohort
 from pipeline.config import TileConfig
 from pipeline.launch import train
-from pipeline.manifest import load_cohort
 from pipeline.project import Project
 from pipeline.tiles.tile import make_tile_table
 from tests.small_road import TILES, Way, share_tiles, write_recipe

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from pipeline.manifest import init_cohort
-from pipeline.tiles.annotations.files import read_annotations
+from pipeline.annotations.files import read_annotations
+from pipeline.cohort.manifest import init_cohort
 from tests.small_road import make_slide
 
 BOW = [[100, 100], [300, 300], [300, 100], [100, 300], [100, 100]]

@@ -8,7 +8,7 @@ import shutil
 import pytest
 import tifffile
 
-from pipeline.manifest import COLUMNS
+from pipeline.cohort.manifest import COLUMNS
 from pipeline.store.reader import StoreReader
 from tests.pipeline.identity_scan import aperio_words, associated_page, identity_of, scan
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.cohort.manifest import MAX_MANIFEST_BYTES, init_cohort, load_cohort
 from pipeline.errors import BadManifestError
-from pipeline.manifest import MAX_MANIFEST_BYTES, init_cohort, load_cohort
 
 
 def write(tmp_path, text):

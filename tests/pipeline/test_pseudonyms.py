@@ -8,9 +8,9 @@ import stat
 
 import pytest
 
+from pipeline.cohort.manifest import load_cohort
+from pipeline.cohort.pseudonyms import pseudonymize_cohort, read_map
 from pipeline.errors import BadManifestError, LockedError
-from pipeline.manifest import load_cohort
-from pipeline.pseudonyms import pseudonymize_cohort, read_map
 
 ROWS = """path,slide_id,patient_id,site,mpp,annotations,label,split,exclude
 scans/Doe_Jane-1.svs,Doe_Jane-1,Doe Jane,North,0.25,scans/Doe_Jane-1.geojson,tumour,train,

@@ -12,11 +12,11 @@ import pytest
 
 from pathology_app.desktop.layers import slide_layers
 from pathology_app.tiles.cache import SlideCache
+from pipeline.cohort.manifest import load_cohort
 from pipeline.config import InferConfig
 from pipeline.errors import GemslideError, UnreadableError, WrongSlideError
 from pipeline.inference.infer import infer_slide
 from pipeline.inference.predictor import Predictor
-from pipeline.manifest import load_cohort
 from pipeline.project import Project
 from pipeline.store.reader import StoreReader
 from pipeline.tiles.dataset import TileDataset

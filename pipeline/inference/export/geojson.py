@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.geojson import COLOURS, classification, feature, write_features
+from pipeline.annotations.geojson import COLOURS, classification, feature, write_features
 from pipeline.store.overlays import Predictions
 
 _NAMESPACE = uuid.UUID("6f1a3c52-0d0e-5b7e-9f6d-2a4f6a2f7c11")

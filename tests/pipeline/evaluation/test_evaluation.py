@@ -5,6 +5,7 @@ import shutil
 import numpy as np
 import pytest
 
+from pipeline.cohort.manifest import load_cohort
 from pipeline.config import EvaluateConfig, InferConfig, TileConfig
 from pipeline.errors import BadRecipeError, EmptyTableError, UnreadableError
 from pipeline.evaluation.baselines import mean_colour
@@ -13,7 +14,6 @@ from pipeline.evaluation.metrics import confusion, decide, tile_metrics
 from pipeline.evaluation.report import write_report
 from pipeline.inference.infer import infer_slide
 from pipeline.inference.predictor import Predictor
-from pipeline.manifest import load_cohort
 from pipeline.project import Project
 from pipeline.store.overlays import Predictions, write_predictions
 from pipeline.tiles.dataset import TileDataset

@@ -5,11 +5,11 @@ import json
 import numpy as np
 import pytest
 
-from pipeline.geojson import qupath_origin_xy0
+from pipeline.annotations.files import read_annotations
+from pipeline.annotations.geojson import qupath_origin_xy0
+from pipeline.annotations.repair import labelled_regions
 from pipeline.inference.export.geojson import write_geojson
 from pipeline.store.overlays import Predictions
-from pipeline.tiles.annotations.files import read_annotations
-from pipeline.tiles.annotations.repair import labelled_regions
 
 
 def predictions():

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from pipeline.cohort.manifest import load_cohort
 from pipeline.config import IngestConfig
 from pipeline.errors import MissingMppError
 from pipeline.ingest.check import check_slide
 from pipeline.ingest.ingest import IngestRequest, ingest_slide
-from pipeline.manifest import load_cohort
 from pipeline.project import Project
 from pipeline.store.reader import StoreReader
 from tests.pipeline.make import APERIO, picture, write_pyramid

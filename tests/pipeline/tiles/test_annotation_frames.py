@@ -10,13 +10,13 @@ import shapely
 from scipy.ndimage import gaussian_filter
 from shapely.geometry import box
 
+from pipeline.annotations.files import write_annotations
+from pipeline.annotations.objects import AnnotationFile, Drawn
+from pipeline.cohort.manifest import load_cohort
 from pipeline.config import TileConfig
 from pipeline.files import sha256_of
-from pipeline.manifest import load_cohort
 from pipeline.project import Project
 from pipeline.store.reader import StoreReader
-from pipeline.tiles.annotations.drawn import AnnotationFile, Drawn
-from pipeline.tiles.annotations.files import write_annotations
 from pipeline.tiles.tile import make_tile_table
 from tests.pipeline.make import MPP0, ingest, write_pyramid
 

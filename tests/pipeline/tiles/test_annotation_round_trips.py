@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from shapely.geometry import LineString, MultiLineString, MultiPoint, MultiPolygon, Point, Polygon, box
 
-from pipeline.tiles.annotations.drawn import AnnotationFile, Drawn, Group
-from pipeline.tiles.annotations.files import read_annotations, write_annotations
-from pipeline.tiles.annotations.repair import labelled_regions
+from pipeline.annotations.files import read_annotations, write_annotations
+from pipeline.annotations.objects import AnnotationFile, Drawn, Group
+from pipeline.annotations.repair import labelled_regions
 
 FORMATS = ("qupath", "asap", "imagescope")
 RING = Polygon([(0, 0), (100.5, 0), (100.5, 50.25), (0, 50)], [[(20, 10), (40, 10), (40, 30)]])

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.annotations.files import WRITERS, read_annotations, write_annotations
+from pipeline.annotations.repair import labelled_regions
 from pipeline.errors import BadAnnotationError
-from pipeline.tiles.annotations.files import WRITERS, read_annotations, write_annotations
-from pipeline.tiles.annotations.repair import labelled_regions
 
 RING = [[0, 0], [10, 0], [10, 5], [0, 5], [0, 0]]
 AREA = {"type": "Polygon", "coordinates": [RING, [[2, 1], [4, 1], [4, 3]]]}

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pipeline.annotations.files import read_annotations, write_annotations
+from pipeline.annotations.repair import labelled_regions
 from pipeline.errors import BadAnnotationError
-from pipeline.tiles.annotations.files import read_annotations, write_annotations
-from pipeline.tiles.annotations.repair import labelled_regions
 from pipeline.tiles.labels import label_tiles
 
 MAX_CPU_S = 2.0

@@ -1,9 +1,9 @@
 import pytest
 
+from pipeline.cohort.manifest import SlideEntry
+from pipeline.cohort.split import assign_splits
 from pipeline.config import SplitConfig
 from pipeline.errors import BadManifestError, LeakageError
-from pipeline.manifest import SlideEntry
-from pipeline.tiles.split import assign_splits
 
 
 def entry(slide_id, patient_id=None, split=None):

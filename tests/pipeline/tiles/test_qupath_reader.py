@@ -4,9 +4,9 @@ import json
 
 import pytest
 
+from pipeline.annotations.files import read_annotations
+from pipeline.annotations.repair import labelled_regions
 from pipeline.errors import BadAnnotationError
-from pipeline.tiles.annotations.files import read_annotations
-from pipeline.tiles.annotations.repair import labelled_regions
 
 RING = [[0, 0], [10, 0], [10, 5], [0, 5], [0, 0]]
 SQUARE = {"type": "Polygon", "coordinates": [RING]}

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import shapely
 
+from pipeline.annotations.files import read_annotations, write_annotations
+from pipeline.annotations.region import check_regions, outside
+from pipeline.annotations.repair import labelled_regions
 from pipeline.errors import BadAnnotationError
 from pipeline.slides.registry import open_slide
-from pipeline.tiles.annotations.files import read_annotations, write_annotations
-from pipeline.tiles.annotations.region import check_regions, outside
-from pipeline.tiles.annotations.repair import labelled_regions
 
 pytestmark = pytest.mark.data
 

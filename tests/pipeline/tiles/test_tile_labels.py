@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from shapely import Polygon, box
 
+from pipeline.annotations.region import Region, check_regions
 from pipeline.errors import BadAnnotationError
-from pipeline.tiles.annotations.region import Region, check_regions
 from pipeline.tiles.labels import class_order, label_tiles
 
 CORNERS = np.array([[0, 0], [100, 0], [200, 0], [0, 100], [100, 100], [200, 100]])

@@ -5,9 +5,9 @@ import shutil
 import numpy as np
 import pytest
 
+from pipeline.cohort.manifest import load_cohort
 from pipeline.config import TileConfig
 from pipeline.errors import BadManifestError, BadRecipeError, ChangedSourceError, EmptyTableError
-from pipeline.manifest import load_cohort
 from pipeline.project import Project
 from pipeline.store.reader import StoreReader
 from pipeline.tiles.dataset import TileDataset

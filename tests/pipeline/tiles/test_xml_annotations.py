@@ -2,10 +2,10 @@
 
 import pytest
 
+from pipeline.annotations import files
+from pipeline.annotations.files import read_annotations
+from pipeline.annotations.repair import labelled_regions
 from pipeline.errors import BadAnnotationError
-from pipeline.tiles.annotations import files
-from pipeline.tiles.annotations.files import read_annotations
-from pipeline.tiles.annotations.repair import labelled_regions
 
 SQUARE = [(0, 0), (10, 0), (10, 5), (0, 5)]
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from pipeline.cohort.manifest import SlideEntry, Split
 from pipeline.config import SplitConfig
 from pipeline.errors import BadManifestError, BadRecipeError, LeakageError
-from pipeline.manifest import SlideEntry, Split
 
 
 def assign_splits(entries: Sequence[SlideEntry], config: SplitConfig) -> dict[str, Split | None]:

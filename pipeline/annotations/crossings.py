@@ -12,8 +12,8 @@ import numpy as np
 import shapely
 from numpy.typing import NDArray
 
+from pipeline.annotations.objects import Drawn
 from pipeline.errors import BadAnnotationError
-from pipeline.tiles.annotations.drawn import Drawn
 
 MAX_CROSSINGS = 40_000
 """Of all areas of a file that are repaired or joined, with themselves and each other."""

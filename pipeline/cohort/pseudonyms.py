@@ -17,9 +17,9 @@ from dataclasses import astuple, dataclass, fields
 from io import StringIO
 from pathlib import Path
 
+from pipeline.cohort.manifest import COLUMNS, MAX_MANIFEST_BYTES, Cohort, SlideEntry, load_cohort
 from pipeline.errors import BadManifestError, LockedError
 from pipeline.files import explain_unwritable, replace_file
-from pipeline.manifest import COLUMNS, MAX_MANIFEST_BYTES, Cohort, SlideEntry, load_cohort
 from pipeline.project import Project
 from training.foundation.reading import read_regular
 

@@ -14,13 +14,11 @@ from pathlib import Path
 import shapely
 from shapely.geometry import Polygon
 
-from pipeline.errors import BadAnnotationError
-from pipeline.files import write_text_atomic
-from pipeline.tiles.annotations.crossings import check_crossings
-from pipeline.tiles.annotations.drawn import POINTS, AnnotationFile, Drawn, DrawnAs, Group, Rgb
-from pipeline.tiles.annotations.losses import lost_values
-from pipeline.tiles.annotations.repair import mended
-from pipeline.tiles.annotations.rings import (
+from pipeline.annotations.conversion_loss import lost_values
+from pipeline.annotations.crossings import check_crossings
+from pipeline.annotations.objects import POINTS, AnnotationFile, Drawn, DrawnAs, Group, Rgb
+from pipeline.annotations.repair import mended
+from pipeline.annotations.rings import (
     area_of,
     corners_of,
     line_of,
@@ -30,7 +28,9 @@ from pipeline.tiles.annotations.rings import (
     rectangle_around,
     without_holes,
 )
-from pipeline.tiles.annotations.xml_ import hex_of_rgb, legal, number, plain_number, rgb_of_hex, xml_text
+from pipeline.annotations.xml_ import hex_of_rgb, legal, number, plain_number, rgb_of_hex, xml_text
+from pipeline.errors import BadAnnotationError
+from pipeline.files import write_text_atomic
 
 ROOT = "ASAP_Annotations"
 NO_GROUP = "None"

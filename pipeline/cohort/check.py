@@ -10,14 +10,14 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
 
+from pipeline.annotations.files import read_annotations
+from pipeline.annotations.region import check_regions
+from pipeline.annotations.repair import labelled_regions
+from pipeline.cohort.manifest import Cohort, SlideEntry
 from pipeline.errors import GemslideError, UnreadableError
 from pipeline.ingest.check import check_slide
-from pipeline.manifest import Cohort, SlideEntry
 from pipeline.run_record import SlideOutcome
 from pipeline.store.threads import CORES
-from pipeline.tiles.annotations.files import read_annotations
-from pipeline.tiles.annotations.region import check_regions
-from pipeline.tiles.annotations.repair import labelled_regions
 from pipeline.worker_process import begin_worker
 
 FEW = 200

@@ -17,10 +17,10 @@ from typing import Any, get_args
 from shapely.geometry import MultiLineString, MultiPolygon, Polygon, mapping
 from shapely.geometry.base import BaseGeometry
 
+from pipeline.annotations.geojson import classification, feature, write_features
+from pipeline.annotations.objects import POINTS, AnnotationFile, Drawn, DrawnAs, ObjectType, Rgb
+from pipeline.annotations.rings import area_of, corners_of, line_of, points_of
 from pipeline.errors import BadAnnotationError
-from pipeline.geojson import classification, feature, write_features
-from pipeline.tiles.annotations.drawn import POINTS, AnnotationFile, Drawn, DrawnAs, ObjectType, Rgb
-from pipeline.tiles.annotations.rings import area_of, corners_of, line_of, points_of
 
 GEOMETRIES = ("Polygon", "MultiPolygon", "Point", "MultiPoint", "LineString", "MultiLineString", "GeometryCollection")
 _NAMESPACE = uuid.UUID("0d0f5a0c-3c7e-5c8b-9a55-5b5e6b8a4f10")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipeline.tiles.annotations.drawn import AnnotationFile
+from pipeline.annotations.objects import AnnotationFile
 
 
 def lost_values(file: AnnotationFile, program: str, *, keeps_metadata: bool) -> list[str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import xml.etree.ElementTree as ET
 
+from pipeline.annotations.objects import Rgb
 from pipeline.errors import BadAnnotationError
-from pipeline.tiles.annotations.drawn import Rgb
 
 _NOT_XML = re.compile(r"[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 

@@ -16,10 +16,10 @@ import shapely
 from shapely.geometry import MultiPolygon
 from shapely.geometry.base import BaseGeometry
 
-from pipeline.tiles.annotations.crossings import check_crossings
-from pipeline.tiles.annotations.drawn import AnnotationFile
-from pipeline.tiles.annotations.region import Region
-from pipeline.tiles.annotations.rings import polygons_of
+from pipeline.annotations.crossings import check_crossings
+from pipeline.annotations.objects import AnnotationFile
+from pipeline.annotations.region import Region
+from pipeline.annotations.rings import polygons_of
 
 
 @dataclass(frozen=True)

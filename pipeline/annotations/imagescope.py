@@ -16,13 +16,11 @@ import shapely
 from shapely.geometry import MultiPolygon, Polygon
 from shapely.geometry.base import BaseGeometry
 
-from pipeline.errors import BadAnnotationError
-from pipeline.files import write_text_atomic
-from pipeline.tiles.annotations.crossings import check_crossings
-from pipeline.tiles.annotations.drawn import AnnotationFile, Drawn, DrawnAs, Rgb
-from pipeline.tiles.annotations.losses import lost_values
-from pipeline.tiles.annotations.repair import mended
-from pipeline.tiles.annotations.rings import (
+from pipeline.annotations.conversion_loss import lost_values
+from pipeline.annotations.crossings import check_crossings
+from pipeline.annotations.objects import AnnotationFile, Drawn, DrawnAs, Rgb
+from pipeline.annotations.repair import mended
+from pipeline.annotations.rings import (
     Corners,
     area_of,
     corners_of,
@@ -32,7 +30,9 @@ from pipeline.tiles.annotations.rings import (
     polygons_of,
     rectangle_around,
 )
-from pipeline.tiles.annotations.xml_ import hex_of_rgb, legal, number, plain_number, xml_text
+from pipeline.annotations.xml_ import hex_of_rgb, legal, number, plain_number, xml_text
+from pipeline.errors import BadAnnotationError
+from pipeline.files import write_text_atomic
 
 ROOT = "Annotations"
 GREEN: Rgb = (0, 255, 0)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from pipeline.annotations import asap, imagescope
+from pipeline.annotations.asap import read_asap, write_asap
+from pipeline.annotations.imagescope import read_imagescope, write_imagescope
+from pipeline.annotations.objects import AnnotationFile, Format
+from pipeline.annotations.qupath import read_qupath, write_qupath
+from pipeline.annotations.xml_ import parse_xml
 from pipeline.errors import BadAnnotationError
-from pipeline.tiles.annotations import asap, imagescope
-from pipeline.tiles.annotations.asap import read_asap, write_asap
-from pipeline.tiles.annotations.drawn import AnnotationFile, Format
-from pipeline.tiles.annotations.imagescope import read_imagescope, write_imagescope
-from pipeline.tiles.annotations.qupath import read_qupath, write_qupath
-from pipeline.tiles.annotations.xml_ import parse_xml
 from training.foundation.class_names import check_class_name
 from training.foundation.reading import parse_json, read_regular
 
