@@ -22,8 +22,8 @@ from skimage import data
 from pipeline.config import IngestConfig, QualityConfig
 from pipeline.ingest.ingest import IngestRequest, ingest_slide
 from pipeline.project import Project
-from pipeline.quality.quality import check_quality
-from pipeline.quality.stain import fit_macenko, fit_reinhard
+from pipeline.qc.check import check_quality
+from pipeline.qc.stain import fit_macenko, fit_reinhard
 from pipeline.stain import (
     LIGHT,
     MACENKO_REFERENCE,

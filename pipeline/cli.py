@@ -169,7 +169,7 @@ def quality(
     as_json: JsonOption = False,
 ) -> None:
     """Score focus, pen marks, folds and bubbles over each slide's tissue, and fit its stain."""
-    from pipeline.verbs.quality import run_quality
+    from pipeline.verbs.qc import run_quality
 
     run_quality(slides or [], project, as_json=as_json)
 

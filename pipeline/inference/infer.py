@@ -31,7 +31,7 @@ from pipeline.run_record import versions
 from pipeline.stain import Normaliser
 from pipeline.store.labels import read_tissue
 from pipeline.store.overlays import Predictions, list_predictions, new_predictions, read_predictions
-from pipeline.store.quality import read_stain_fit, slide_normaliser
+from pipeline.store.qc_scores import read_stain_fit, slide_normaliser
 from pipeline.store.reader import StoreReader
 from pipeline.store.render import thumbnail
 

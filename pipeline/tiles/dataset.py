@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from pipeline.errors import BadManifestError, BadRecipeError, ChangedSourceError, GemslideError
 from pipeline.project import Project
 from pipeline.stain import METHODS, Normaliser, describe
-from pipeline.store.quality import slide_normaliser
+from pipeline.store.qc_scores import slide_normaliser
 from pipeline.store.reader import StoreReader
 from pipeline.tiles.table import read_table
 

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from pipeline.errors import BadManifestError, EmptyTableError, LeakageError
 from pipeline.files import write_bytes_atomic
-from pipeline.store.quality import SCORE_NAMES
+from pipeline.store.qc_scores import SCORE_NAMES
 from pipeline.tiles.table_checks import check_table, content_sha256
 from training.foundation.reading import parse_json, read_regular
 

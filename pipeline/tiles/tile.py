@@ -23,7 +23,7 @@ from pipeline.project import Project
 from pipeline.store.labels import read_tissue
 from pipeline.store.reader import StoreReader
 from pipeline.tiles.labels import TileLabels, class_order, label_tiles
-from pipeline.tiles.quality import good_enough, tile_scores
+from pipeline.tiles.qc_filter import good_enough, tile_scores
 from pipeline.tiles.table import TileTable, check_replaceable, write_table
 from training.foundation.names import is_name
 

@@ -22,7 +22,7 @@ from pipeline.errors import CorruptTileError, DamagedStoreError, UnreadableError
 from pipeline.ingest.verify import verify_store
 from pipeline.store.overlays import Predictions, write_predictions
 from pipeline.store.plain_array import array_names, read_array
-from pipeline.store.quality import SCORE_NAMES, Quality, write_quality
+from pipeline.store.qc_scores import SCORE_NAMES, Quality, write_quality
 from pipeline.store.reader import StoreReader
 from pipeline.store.shard import MISSING, index_bytes
 from tests.attacks.attack import Result, main

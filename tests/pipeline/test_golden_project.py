@@ -14,9 +14,9 @@ from pipeline.config import InferConfig, QualityConfig
 from pipeline.inference.infer import infer_slide
 from pipeline.inference.predictor import Predictor
 from pipeline.project import Project
-from pipeline.quality.quality import check_quality
+from pipeline.qc.check import check_quality
 from pipeline.store.overlays import read_predictions
-from pipeline.store.quality import read_quality
+from pipeline.store.qc_scores import read_quality
 from pipeline.tiles.dataset import TileDataset
 from tests.pipeline.store.golden import level_crcs
 

@@ -15,10 +15,10 @@ from pipeline.inference.infer import infer_slide, read_batches, slide_grid
 from pipeline.inference.predictor import Predictor
 from pipeline.launch import train
 from pipeline.project import Project
-from pipeline.quality.quality import check_quality
+from pipeline.qc.check import check_quality
 from pipeline.stain import describe
 from pipeline.store.overlays import read_predictions
-from pipeline.store.quality import slide_normaliser
+from pipeline.store.qc_scores import slide_normaliser
 from pipeline.store.reader import StoreReader
 from pipeline.tiles.dataset import TileDataset
 from tests.small_road import write_recipe

@@ -20,7 +20,7 @@ from pipeline.ingest.add_checksums import add_checksums
 from pipeline.ingest.verify import verify_store
 from pipeline.project import Project
 from pipeline.store.overlays import read_predictions
-from pipeline.store.quality import read_quality
+from pipeline.store.qc_scores import read_quality
 from pipeline.store.reader import StoreReader
 from tests.pipeline.store.golden import GOLDEN, as_version_1, level_crcs
 

@@ -18,7 +18,7 @@ from pipeline.store.checksums import read_checksums
 from pipeline.store.chunks import decode_chunk, encode_zstd
 from pipeline.store.layout import CHECKSUMS
 from pipeline.store.overlays import Predictions, write_predictions
-from pipeline.store.quality import SCORE_NAMES, Quality, write_quality
+from pipeline.store.qc_scores import SCORE_NAMES, Quality, write_quality
 from pipeline.store.reader import StoreReader
 from pipeline.store.shard import sum_file, write_shard
 from pipeline.verbs.verify import _stores

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from pipeline.config import QualityConfig
-from pipeline.quality.focus import blur_score, edge_energies
-from pipeline.quality.scan import MAX_OVERVIEW_PX, QualityGrid, quality_grid, tissue_on
+from pipeline.qc.focus import blur_score, edge_energies
+from pipeline.qc.scan import MAX_OVERVIEW_PX, QualityGrid, quality_grid, tissue_on
 from tests.pipeline.quality.planted import blur, real_tissue
 
 

@@ -13,8 +13,8 @@ from sklearn.metrics import roc_auc_score
 from pipeline.config import IngestConfig, QualityConfig
 from pipeline.ingest.ingest import IngestRequest, ingest_slide
 from pipeline.project import Project
-from pipeline.quality.quality import QualityReport, check_quality
-from pipeline.store.quality import Quality, read_quality
+from pipeline.qc.check import QualityReport, check_quality
+from pipeline.store.qc_scores import Quality, read_quality
 from pipeline.store.reader import StoreReader
 from tests.pipeline.make import halved, write_pyramid
 from tests.pipeline.quality import planted

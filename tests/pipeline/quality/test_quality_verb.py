@@ -14,9 +14,9 @@ from PIL import Image as Picture
 from pipeline.config import QualityConfig
 from pipeline.errors import NoTissueError, UnreadableError
 from pipeline.project import Project
-from pipeline.quality.quality import check_quality
+from pipeline.qc.check import check_quality
 from pipeline.store.metadata import SlideAttributes
-from pipeline.store.quality import SCORE_NAMES, read_quality
+from pipeline.store.qc_scores import SCORE_NAMES, read_quality
 from pipeline.store.reader import StoreReader
 
 VAL, TEST = "small-val", "small-test"

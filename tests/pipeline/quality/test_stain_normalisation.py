@@ -12,8 +12,8 @@ from torchstain.numpy.normalizers.reinhard import NumpyReinhardNormalizer
 from pipeline.config import IngestConfig, QualityConfig
 from pipeline.ingest.ingest import IngestRequest, ingest_slide
 from pipeline.project import Project
-from pipeline.quality.quality import check_quality
-from pipeline.quality.stain import fit_macenko, fit_reinhard, fit_stain
+from pipeline.qc.check import check_quality
+from pipeline.qc.stain import fit_macenko, fit_reinhard, fit_stain
 from pipeline.stain import (
     LIGHT,
     MACENKO_REFERENCE,
@@ -29,7 +29,7 @@ from pipeline.stain import (
     fit_of,
 )
 from pipeline.store.labels import read_tissue
-from pipeline.store.quality import slide_normaliser
+from pipeline.store.qc_scores import slide_normaliser
 from pipeline.store.reader import StoreReader
 
 SMALL_HE = "Dana-Farber-AIOS+pathml/tests/testdata/small_HE.svs"

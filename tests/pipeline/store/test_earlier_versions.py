@@ -11,7 +11,7 @@ import zarr
 
 from pipeline.store.labels import read_tissue
 from pipeline.store.overlays import read_predictions
-from pipeline.store.quality import read_quality
+from pipeline.store.qc_scores import read_quality
 from pipeline.store.reader import StoreReader
 from tests.pipeline.store.golden import GOLDEN, as_version_1, level_crcs
 

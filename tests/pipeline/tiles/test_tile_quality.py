@@ -12,7 +12,7 @@ from pipeline.config import TileConfig, parse_section
 from pipeline.errors import BadRecipeError
 from pipeline.grid import mean_over
 from pipeline.project import Project
-from pipeline.store.quality import SCORE_NAMES, Quality, write_quality
+from pipeline.store.qc_scores import SCORE_NAMES, Quality, write_quality
 from pipeline.store.reader import StoreReader
 from pipeline.tiles.table import read_table
 from pipeline.tiles.tile import make_tile_table

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from pipeline.errors import BadRecipeError
 from pipeline.grid import mean_over
-from pipeline.store.quality import SCORE_NAMES, read_quality
+from pipeline.store.qc_scores import SCORE_NAMES, read_quality
 from pipeline.store.reader import StoreReader
 
 

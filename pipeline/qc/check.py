@@ -14,14 +14,14 @@ from pipeline.config import QualityConfig
 from pipeline.errors import NoTissueError
 from pipeline.progress import Advance, no_bar
 from pipeline.project import Project
-from pipeline.quality.artefacts import find_artefacts
-from pipeline.quality.focus import blur_score
-from pipeline.quality.scan import QualityGrid, Scan, quality_grid, scan_slide, tissue_on
-from pipeline.quality.stain import fit_stain
-from pipeline.quality.thumbnail import write_thumbnail
+from pipeline.qc.artefacts import find_artefacts
+from pipeline.qc.focus import blur_score
+from pipeline.qc.scan import QualityGrid, Scan, quality_grid, scan_slide, tissue_on
+from pipeline.qc.stain import fit_stain
+from pipeline.qc.thumbnail import write_thumbnail
 from pipeline.run_record import versions
 from pipeline.store.labels import read_tissue
-from pipeline.store.quality import SCORE_NAMES, Quality, finished_quality, read_quality, write_quality
+from pipeline.store.qc_scores import SCORE_NAMES, Quality, finished_quality, read_quality, write_quality
 from pipeline.store.reader import StoreReader
 
 COARSEST_FOR_FOCUS_MPP = 2.5

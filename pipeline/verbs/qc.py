@@ -11,7 +11,7 @@ from pipeline.config import QualityConfig, load_settings
 from pipeline.errors import BadManifestError, UnreadableError
 from pipeline.progress import bar
 from pipeline.project import Project, open_project
-from pipeline.quality.quality import check_quality
+from pipeline.qc.check import check_quality
 from pipeline.run_record import RunRecord, SlideOutcome, recorded
 from pipeline.source_names import SourceNames
 from pipeline.verbs.infer import find_slide_id

@@ -18,7 +18,7 @@ from matplotlib.patches import Patch
 
 from pipeline.files import write_bytes_atomic
 from pipeline.store.labels import read_tissue
-from pipeline.store.quality import Quality
+from pipeline.store.qc_scores import Quality
 from pipeline.store.reader import StoreReader
 from pipeline.store.render import thumbnail
 from pipeline.units import RESEARCH_USE

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pipeline.codecs.types import Pixels
 from pipeline.config import QualityConfig
 from pipeline.progress import Advance
-from pipeline.quality.focus import edge_energies
+from pipeline.qc.focus import edge_energies
 from pipeline.store.reader import StoreReader
 
 BLOCK_PX = 1024
