@@ -28,7 +28,8 @@ import numpy as np
 from benchmarks.machine import circumstances
 from benchmarks.make_slide import make_slide
 from pipeline.config import IngestConfig
-from pipeline.ingest import plan, shards
+from pipeline.ingest import routes as plan
+from pipeline.ingest import shards
 from pipeline.ingest.ingest import IngestRequest, ingest_slide
 from pipeline.project import Project
 from pipeline.store.array_reader import ArrayReader

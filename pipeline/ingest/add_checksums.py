@@ -15,13 +15,13 @@ from pipeline.files import new_folder, write_bytes_atomic
 from pipeline.store.array_reader import ArrayReader
 from pipeline.store.checksums import write_checksums
 from pipeline.store.inside import check_inside
+from pipeline.store.integrity import WITH_CHUNK_CHECKSUMS, image_arrays
 from pipeline.store.layout import CHECKSUM_CODEC, CHECKSUMS, CONTRACT_VERSION, LABELS, PREDICTIONS, QUALITY
 from pipeline.store.metadata import read_json, write_json
 from pipeline.store.plain_array import PlainArray, array_names
 from pipeline.store.reader import StoreReader
 from pipeline.store.shard import FileSum, with_checksum, write_shard
 from pipeline.store.threads import CORES, in_threads
-from pipeline.store.verify import WITH_CHUNK_CHECKSUMS, image_arrays
 
 _NO_HARD_LINKS = {errno.EPERM, errno.EXDEV, errno.EMLINK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
 Files = dict[str, tuple[int, int, int]]

@@ -13,7 +13,7 @@ import numpy as np
 from pipeline.codecs.images import encode_jpeg, encode_jpeg_2000
 from pipeline.codecs.types import DecodeError, Pixels, Stream
 from pipeline.errors import CorruptTileError
-from pipeline.ingest.mended import MendedLevel, Position
+from pipeline.ingest.repaired import MendedLevel, Position
 from pipeline.slides.slide import EncodedLevel, Slide, one_stream
 from pipeline.store.chunks import decode_chunk
 from pipeline.store.layout import FILL_VALUE

@@ -17,7 +17,7 @@ from pipeline.files import new_folder, sha256_of_files
 from pipeline.ingest.gate import PassThroughGate
 from pipeline.ingest.label_in_image import refuse_label_in_image
 from pipeline.ingest.mpp import Mpp, resolve_mpp
-from pipeline.ingest.plan import plan_levels
+from pipeline.ingest.routes import plan_levels
 from pipeline.ingest.store_writer import StoreWriter
 from pipeline.progress import Advance, no_bar
 from pipeline.project import Project, check_slide_id

@@ -17,7 +17,7 @@ import numpy as np
 from pipeline.codecs.images import encode_jpeg
 from pipeline.codecs.types import Pixels, Stream
 from pipeline.files import fsync_dir
-from pipeline.ingest.plan import LevelPlan
+from pipeline.ingest.routes import LevelPlan
 from pipeline.progress import Advance
 from pipeline.slides.slide import paste
 from pipeline.store.array_reader import ArrayReader

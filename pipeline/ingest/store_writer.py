@@ -13,7 +13,7 @@ from pipeline.codecs.types import Pixels, Stream
 from pipeline.config import IngestConfig
 from pipeline.ingest.icc import colours_only
 from pipeline.ingest.mpp import Mpp
-from pipeline.ingest.plan import LevelPlan
+from pipeline.ingest.routes import LevelPlan
 from pipeline.ingest.shards import COPIERS, LevelsWriter, encoded_chunk
 from pipeline.ingest.tissue import Tissue, find_tissue
 from pipeline.progress import Advance, no_bar

@@ -12,7 +12,7 @@ from pipeline.cli_output import Reporter, errors_in_words
 from pipeline.cohort.manifest import load_cohort
 from pipeline.errors import BadManifestError, BadRecipeError
 from pipeline.ingest.add_checksums import add_checksums
-from pipeline.ingest.verify import verify_store
+from pipeline.ingest.source_comparison import verify_store
 from pipeline.project import STORE_SUFFIX, Project, open_project, slide_id_of
 from pipeline.run_record import SlideOutcome
 from pipeline.source_names import SourceNames

@@ -19,7 +19,7 @@ import numpy as np
 import zarr
 
 from pipeline.errors import CorruptTileError, DamagedStoreError, UnreadableError
-from pipeline.ingest.verify import verify_store
+from pipeline.ingest.source_comparison import verify_store
 from pipeline.store.overlays import Predictions, write_predictions
 from pipeline.store.plain_array import array_names, read_array
 from pipeline.store.qc_scores import SCORE_NAMES, Quality, write_quality

@@ -17,7 +17,7 @@ from pipeline.errors import CorruptTileError, DamagedStoreError, LockedError, Un
 from pipeline.files import new_folder
 from pipeline.ingest import add_checksums as module
 from pipeline.ingest.add_checksums import add_checksums
-from pipeline.ingest.verify import verify_store
+from pipeline.ingest.source_comparison import verify_store
 from pipeline.project import Project
 from pipeline.store.overlays import read_predictions
 from pipeline.store.qc_scores import read_quality

@@ -8,7 +8,7 @@ import tifffile
 
 from pipeline.errors import CorruptTileError
 from pipeline.ingest.shards import halve
-from pipeline.ingest.verify import verify_store
+from pipeline.ingest.source_comparison import verify_store
 from pipeline.store.reader import StoreReader
 from tests.pipeline.make import APERIO, halved, ingest, overwrite_tag, overwrite_tile, picture, write_jpeg_pyramid
 from tests.pipeline.make_any import APERIO_JPEG_2000, Pyramid, write_any

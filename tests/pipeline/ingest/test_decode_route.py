@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pipeline.ingest.shards import halve
-from pipeline.ingest.verify import verify_store
+from pipeline.ingest.source_comparison import verify_store
 from pipeline.store.reader import StoreReader
 from tests.pipeline.make import halved, ingest, picture, write_jpeg_pyramid, write_pyramid
 

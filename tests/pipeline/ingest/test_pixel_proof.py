@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from pipeline.ingest.ingest import IngestReport
 from pipeline.ingest.shards import halve
-from pipeline.ingest.verify import verify_store
+from pipeline.ingest.source_comparison import verify_store
 from pipeline.store.reader import StoreReader
 from tests.pipeline.make import halved, ingest, overwrite_tag, picture, write_pyramid
 from tests.pipeline.make_any import APERIO_JPEG_2000, decoded_by_tifffile, pyramids, write_any

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from pipeline.errors import BadManifestError, ChangedSourceError, DamagedStoreError, WrongSlideError
-from pipeline.ingest.verify import verify_store
+from pipeline.ingest.source_comparison import verify_store
 from pipeline.project import Project
 from pipeline.store.array_reader import ArrayReader
 from pipeline.store.checksums import read_checksums

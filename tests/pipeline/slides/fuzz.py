@@ -29,7 +29,7 @@ import tifffile
 
 from pipeline.errors import GemslideError, UnreadableError
 from pipeline.ingest.ingest import IngestReport
-from pipeline.ingest.verify import verify_store
+from pipeline.ingest.source_comparison import verify_store
 from pipeline.slides.openslide.reader import OpenSlideSlide
 from pipeline.slides.registry import open_slide
 from pipeline.slides.tiff.reader import TIFF_ERRORS

@@ -17,7 +17,7 @@ from PIL import ImageCms
 
 from pipeline.ingest import store_writer
 from pipeline.ingest.icc import colours_only
-from pipeline.ingest.verify import verify_store
+from pipeline.ingest.source_comparison import verify_store
 from pipeline.store.colour import ToSrgb
 from pipeline.store.labels import read_tissue
 from pipeline.store.overlays import Predictions, read_predictions, write_predictions

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pipeline.config import IngestConfig
 from pipeline.ingest.edges import EdgeCheck
 from pipeline.ingest.gate import PassThroughGate
-from pipeline.ingest.mended import MendedSlide, Position
+from pipeline.ingest.repaired import MendedSlide, Position
 from pipeline.slides.slide import EncodedLevel, LevelSize, Slide, level_size
 from pipeline.store.layout import MAX_CHUNK_PX, MAX_SHARD_CHUNKS, ArraySpec, Codec
 from pipeline.store.metadata import Gate, Level

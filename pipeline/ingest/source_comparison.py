@@ -13,10 +13,10 @@ from pipeline.ingest.shards import halve
 from pipeline.slides.openslide.reader import OpenSlideSlide
 from pipeline.slides.registry import open_slide
 from pipeline.slides.slide import Slide
+from pipeline.store.integrity import WITH_CHUNK_CHECKSUMS, WITH_LIST, find_damage, find_overlay_damage, sampled
 from pipeline.store.metadata import Level, SlideAttributes
 from pipeline.store.reader import StoreReader
 from pipeline.store.threads import CORES
-from pipeline.store.verify import WITH_CHUNK_CHECKSUMS, WITH_LIST, find_damage, find_overlay_damage, sampled
 
 MAX_SHOWN = 5
 REPLACE_OVERLAY = (

@@ -1,1 +1,0 @@
-"""A second look at the pixels: focus, artefacts, stain."""
