@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from pipeline.errors import BadRecipeError
-from pipeline.export.ngff import NgffExport, about_export
+from pipeline.export.ngff.writer import NgffExport, about_export
 from pipeline.export.target import check_free, new_file
-from pipeline.export.tiff import TiffExport
+from pipeline.export.tiff.writer import TiffExport
 from pipeline.files import new_folder
 from pipeline.progress import Advance, no_bar
 from pipeline.store.reader import StoreReader

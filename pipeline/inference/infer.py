@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from pipeline.annotations.geojson import qupath_origin_xy0
 from pipeline.config import InferConfig
 from pipeline.errors import BadRecipeError, InsaneOutputError, NoTissueError, UnreadableError, WrongSlideError
+from pipeline.export.csv.predictions import write_csv
+from pipeline.export.qupath.predictions import write_geojson
 from pipeline.files import SHORT_WRITE_S, new_folder
 from pipeline.grid import TileGrid, tile_grid, tissue_fraction
-from pipeline.inference.export.csv_ import write_csv
-from pipeline.inference.export.geojson import write_geojson
 from pipeline.inference.heatmap import THUMBNAIL_PX, write_heatmap
 from pipeline.inference.hotspots import find_hotspots, write_hotspots
 from pipeline.inference.predictor import Predictor

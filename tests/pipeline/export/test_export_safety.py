@@ -21,7 +21,7 @@ import json, resource, sys
 from pathlib import Path
 from pipeline.export.export import ExportRequest, export_slide
 store, out, kind = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
-import pipeline.export.tiff, pipeline.export.ngff
+import pipeline.export.tiff.writer, pipeline.export.ngff.writer
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 report = export_slide(ExportRequest(store, out, kind))
 print(json.dumps([before / 1024, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, report.seconds]))

@@ -8,7 +8,7 @@ import pytest
 from pipeline.annotations.files import read_annotations
 from pipeline.annotations.geojson import qupath_origin_xy0
 from pipeline.annotations.repair import labelled_regions
-from pipeline.inference.export.geojson import write_geojson
+from pipeline.export.qupath.predictions import write_geojson
 from pipeline.store.overlays import Predictions
 
 

@@ -13,7 +13,7 @@ import tifffile
 from pipeline.codecs.images import encode_jpeg_2000
 from pipeline.codecs.types import Pixels
 from pipeline.export.jpeg_kind import JpegKind, jpeg_kind
-from pipeline.export.ome_xml import OmeImage, ome_tiff_xml
+from pipeline.export.tiff.ome_xml import OmeImage, ome_tiff_xml
 from pipeline.progress import Advance
 from pipeline.store.array_reader import ArrayReader
 from pipeline.store.layout import FILL_VALUE
