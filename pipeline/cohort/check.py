@@ -16,9 +16,9 @@ from pipeline.annotations.repair import labelled_regions
 from pipeline.cohort.manifest import Cohort, SlideEntry
 from pipeline.errors import GemslideError, UnreadableError
 from pipeline.ingest.check import check_slide
+from pipeline.jobs.worker_process import begin_worker
 from pipeline.run_record import SlideOutcome
 from pipeline.store.threads import CORES
-from pipeline.worker_process import begin_worker
 
 FEW = 200
 """So many slides are checked sooner than a process starts."""

@@ -13,7 +13,7 @@ from pipeline.cohort.manifest import load_cohort
 from pipeline.config import IngestConfig, load_settings, replace
 from pipeline.errors import BadManifestError, GemslideError
 from pipeline.ingest.ingest import IngestReport, IngestRequest, ingest_slide
-from pipeline.ingest.many import Result, ingest_many
+from pipeline.jobs.pool import Result, ingest_many
 from pipeline.progress import bar
 from pipeline.project import Project, open_project
 from pipeline.run_record import RunRecord, SlideOutcome, recorded

@@ -12,8 +12,8 @@ from queue import SimpleQueue
 from pipeline.config import IngestConfig
 from pipeline.errors import GemslideError, UnreadableError
 from pipeline.ingest.ingest import IngestReport, IngestRequest, ingest_slide
+from pipeline.jobs.worker_process import begin_worker
 from pipeline.project import Project
-from pipeline.worker_process import begin_worker
 
 Result = IngestReport | GemslideError
 

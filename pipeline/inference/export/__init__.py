@@ -1,1 +1,0 @@
-"""Predictions in formats of other programs."""
