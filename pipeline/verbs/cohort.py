@@ -7,11 +7,11 @@ from pathlib import Path
 import typer
 
 from pipeline.cli_output import Reporter, errors_in_words
-from pipeline.cohort.check import check_entries
 from pipeline.cohort.manifest import init_cohort, load_cohort
 from pipeline.cohort.pseudonyms import pseudonymize_cohort
 from pipeline.cohort.split import assign_splits
 from pipeline.config import load_settings
+from pipeline.ingest.cohort_check import check_entries
 from pipeline.progress import bar
 from pipeline.project import Project, open_project
 from pipeline.source_names import SourceNames

@@ -11,8 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from pipeline.cohort.check import AT_ONCE, FEW, check_entries
 from pipeline.cohort.manifest import load_cohort
+from pipeline.ingest.cohort_check import AT_ONCE, FEW, check_entries
 from tests.small_road import make_slide, write_annotations
 
 
@@ -41,7 +41,7 @@ def without_times(outcomes):
 
 def test_many_slides_are_checked_as_few_are_in_the_manifest_s_order(many, monkeypatch):
     in_processes = without_times(check_entries(load_cohort(many)))
-    monkeypatch.setattr("pipeline.cohort.check.FEW", 10_000)
+    monkeypatch.setattr("pipeline.ingest.cohort_check.FEW", 10_000)
 
     assert in_processes == without_times(check_entries(load_cohort(many)))
     assert [o.slide_id for o in in_processes] == [e.slide_id for e in load_cohort(many).included]
