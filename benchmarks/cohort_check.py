@@ -20,13 +20,13 @@ import time
 from pathlib import Path
 
 from benchmarks.machine import circumstances
-from tests.pipeline.make import halved, picture, write_jpeg_pyramid
+from tests.pipeline.make import halved, sample_image, write_jpeg_pyramid
 
 GEMSLIDE = Path(sys.executable).with_name("gemslide")
 
 
 def write_cohort(folder: Path, num_rows: int) -> Path:
-    source = write_jpeg_pyramid(folder / "slide.tiff", halved(picture(1800, 1300), 2))
+    source = write_jpeg_pyramid(folder / "slide.tiff", halved(sample_image(1800, 1300), 2))
     rows = ["path,slide_id,patient_id"]
     for number in range(num_rows):
         os.link(source, folder / f"{number}.tiff")

@@ -56,10 +56,10 @@ def draw_faults(out: Path) -> None:
         source = write_pyramid(project.root / "planted-faults.tiff", halved(pixels, 2), mpp=MPP0)
         ingest_slide(IngestRequest(source, "planted-faults"), project, IngestConfig())
         report = check_quality("planted-faults", project, QualityConfig())
-        shutil.copy(report.picture, out)
-    picture = Image.open(out).convert("RGB")
-    picture.thumbnail((MAX_WIDTH_PX, MAX_WIDTH_PX))
-    picture.quantize(256, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE).save(out, optimize=True)
+        shutil.copy(report.image, out)
+    image = Image.open(out).convert("RGB")
+    image.thumbnail((MAX_WIDTH_PX, MAX_WIDTH_PX))
+    image.quantize(256, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE).save(out, optimize=True)
 
 
 def draw_stains(out: Path) -> None:
@@ -76,8 +76,8 @@ def draw_stains(out: Path) -> None:
             "Macenko": Normaliser(macenko, MACENKO_REFERENCE)(copy),
             "Reinhard": Normaliser(reinhard, REINHARD_REFERENCE)(copy),
         }
-        for axes, (title, picture) in zip(row, looks.items(), strict=True):
-            axes.imshow(picture)
+        for axes, (title, image) in zip(row, looks.items(), strict=True):
+            axes.imshow(image)
             axes.set(xticks=[], yticks=[])
             axes.set_title(title, fontsize=9)
     figure.suptitle(RESEARCH_USE, fontsize=9)

@@ -68,8 +68,8 @@ def make_slide(
     reduced = [cv2.resize(cell, (TILE_PX, TILE_PX), interpolation=cv2.INTER_AREA) for cell in cells]
     small = [cv2.resize(cell, (TILE_PX // 4, TILE_PX // 4), interpolation=cv2.INTER_AREA) for cell in reduced]
     overview = np.concatenate([np.concatenate([small[i] for i in row], axis=1) for row in layout])
-    aside = path.with_name(f".{path.name}.partial")
-    with tifffile.TiffWriter(aside, bigtiff=side_px > 60_000) as tiff:
+    temporary = path.with_name(f".{path.name}.partial")
+    with tifffile.TiffWriter(temporary, bigtiff=side_px > 60_000) as tiff:
         _write_level(tiff, side_px, 0, encoder, _tiles_of_cells(cells, layout, side_px, encoder))
         thumbnail = cv2.resize(overview, (768, 768), interpolation=cv2.INTER_AREA)
         tiff.write(thumbnail, photometric="rgb", compression="jpeg", rowsperstrip=16, metadata=None)
@@ -77,16 +77,16 @@ def make_slide(
             _write_level(tiff, side_px // 4, 1, encoder, _tiles_of_cells(reduced, layout, side_px // 4, encoder))
             for level in (2, 3):
                 side = side_px // 4**level
-                picture = np.ascontiguousarray(overview[:side, :side])
-                _write_level(tiff, side, level, encoder, _tiles_of_picture(picture, encoder))
+                image = np.ascontiguousarray(overview[:side, :side])
+                _write_level(tiff, side, level, encoder, _tiles_of_image(image, encoder))
                 overview = cv2.resize(
                     overview, (overview.shape[1] // 4, overview.shape[0] // 4), interpolation=cv2.INTER_AREA
                 )
-    with tifffile.TiffFile(aside, mode="r+b") as written:
+    with tifffile.TiffFile(temporary, mode="r+b") as written:
         for page in written.pages:  # tifffile marks every JPEG as YCbCr
             if page.is_tiled:
                 page.tags[PHOTOMETRIC].overwrite(PHOTOMETRICS[colour])
-    aside.replace(path)
+    temporary.replace(path)
 
 
 def _cells() -> list[Pixels]:
@@ -133,9 +133,9 @@ def _starts(count: int) -> range:
     return range(0, count * TILE_PX, TILE_PX)
 
 
-def _tiles_of_picture(picture: Pixels, encoder: Encoder) -> Iterator[tuple[bytes, bytes]]:
-    height, width = picture.shape[:2]
-    padded = np.pad(picture, ((0, -height % TILE_PX), (0, -width % TILE_PX), (0, 0)), mode="edge")
+def _tiles_of_image(image: Pixels, encoder: Encoder) -> Iterator[tuple[bytes, bytes]]:
+    height, width = image.shape[:2]
+    padded = np.pad(image, ((0, -height % TILE_PX), (0, -width % TILE_PX), (0, 0)), mode="edge")
     for y in range(0, padded.shape[0], TILE_PX):
         for x in range(0, padded.shape[1], TILE_PX):
             yield encoder.tile(padded[y : y + TILE_PX, x : x + TILE_PX])

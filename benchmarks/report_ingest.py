@@ -16,7 +16,7 @@ import matplotlib.pyplot as plt
 
 ROOT = Path(__file__).parent.parent
 RESULTS = Path(__file__).parent / "results"
-PAGE, PICTURE = ROOT / "docs/benchmarks/ingest.md", ROOT / "docs/images/ingest.png"
+PAGE, IMAGE = ROOT / "docs/benchmarks/ingest.md", ROOT / "docs/images/ingest.png"
 ASKED = {
     "ingest ÷ cp + fsync": "≤ 2",
     "decode route ÷ tifffile + zarr": "≥ 2",
@@ -131,7 +131,7 @@ def _draw(ingest: list[dict[str, Any]], reading: list[dict[str, Any]]) -> None:
     for axes in (left, right):
         axes.spines[["top", "right"]].set_visible(False)
     figure.tight_layout()
-    figure.savefig(PICTURE, dpi=110)
+    figure.savefig(IMAGE, dpi=110)
 
 
 if __name__ == "__main__":

@@ -93,7 +93,7 @@ class Reporter:
 
 
 @contextmanager
-def errors_in_words(*, as_json: bool = False, name: str = "run", reporter: Reporter | None = None) -> Iterator[None]:
+def report_errors(*, as_json: bool = False, name: str = "run", reporter: Reporter | None = None) -> Iterator[None]:
     """One message and exit code 1 in place of a traceback, for what is not about a single slide.
 
     Args:

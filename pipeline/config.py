@@ -235,11 +235,11 @@ def parse_section(kind: type[T], raw: dict[str, object], *, where: str) -> T:
     try:
         return kind.model_validate(raw)
     except ValidationError as error:
-        findings = "; ".join(_in_words(kind, detail) for detail in error.errors())
+        findings = "; ".join(_explain(kind, detail) for detail in error.errors())
         raise BadRecipeError(f"{where}: {findings}.") from error
 
 
-def _in_words(kind: type[Section], detail: object) -> str:
+def _explain(kind: type[Section], detail: object) -> str:
     assert isinstance(detail, dict)
     location = [str(part) for part in detail["loc"]]
     name = ".".join(location)

@@ -33,7 +33,7 @@ class NotBrightfieldRgbError(GemslideError):
     code = "not_brightfield_rgb"
 
 
-class ClaimsTooMuchError(GemslideError):
+class DecompressionBombError(GemslideError):
     """The file claims far more pixels than it can hold."""
 
     code = "claims_too_much"
@@ -99,7 +99,7 @@ class NoTissueError(GemslideError):
     code = "no_tissue"
 
 
-class InsaneOutputError(GemslideError):
+class ImplausibleOutputError(GemslideError):
     """A model's output cannot be true: not finite, or the same everywhere."""
 
     code = "insane_output"

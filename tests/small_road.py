@@ -103,10 +103,10 @@ def make_slide(path: Path, seed: int) -> None:
             cell = np.asarray(colour) + random.integers(-25, 25, 3) + random.integers(-30, 30, (CELL_PX0, CELL_PX0, 1))
             pixels[y : y + CELL_PX0, x : x + CELL_PX0] = np.clip(cell, 0, 255)
     with tifffile.TiffWriter(path) as tiff:
-        for level, picture in enumerate((pixels, pixels[::2, ::2])):
+        for level, image in enumerate((pixels, pixels[::2, ::2])):
             per_cm = 1e4 / (MPP0 * 2**level)
             tiff.write(
-                picture, tile=(256, 256), photometric="rgb", compression="jpeg", resolution=(per_cm, per_cm),
+                image, tile=(256, 256), photometric="rgb", compression="jpeg", resolution=(per_cm, per_cm),
                 resolutionunit="CENTIMETER", subfiletype=1 if level else 0, metadata=None,
             )  # fmt: skip
 

@@ -233,11 +233,11 @@ def load_recipe(path: Path) -> Recipe:
     try:
         return Recipe.model_validate(raw)
     except ValidationError as error:
-        findings = "; ".join(_in_words(dict(detail)) for detail in error.errors())
+        findings = "; ".join(_explain(dict(detail)) for detail in error.errors())
         raise BadRecipeError(f"{path}: {findings}.") from error
 
 
-def _in_words(detail: dict[str, Any]) -> str:
+def _explain(detail: dict[str, Any]) -> str:
     # pydantic also says which form of `recompute` it took the value for.
     names = [str(part) for part in detail["loc"] if part not in ("as a word", "as a table")]
     where = f"[{names[0]}]" + (f" {'.'.join(names[1:])}" if len(names) > 1 else "") if names else "recipe"

@@ -38,7 +38,7 @@ def classification_metrics(labels: NDArray[np.int64], probabilities_nk: Probabil
     return {name: value for name, value in metrics.items() if np.isfinite(value)}
 
 
-def confusion_picture(
+def confusion_image(
     labels: NDArray[np.int64], probabilities_nk: Probabilities, classes: tuple[str, ...]
 ) -> NDArray[np.uint8]:
     """Confusion matrix as a picture, uint8 (height, width, 3)."""
@@ -54,7 +54,7 @@ def confusion_picture(
     return _pixels(figure)
 
 
-def tile_picture(
+def tile_image(
     tiles_nhwc: NDArray[np.uint8],
     labels: NDArray[np.int64],
     probabilities_nk: Probabilities,

@@ -86,7 +86,7 @@ class RunLog:
 
     def epoch(
         self, epoch: int, step: int, *, train_loss: float, metrics: dict[str, float], seconds: float,
-        pictures: dict[str, NDArray[np.uint8]],
+        images: dict[str, NDArray[np.uint8]],
     ) -> None:  # fmt: skip
         """One validation."""
         self._seconds["validate"] += seconds
@@ -94,8 +94,8 @@ class RunLog:
             {**{f"val/{name}": value for name, value in metrics.items()}, "train/epoch_loss": train_loss}, step
         )
         with explain_unwritable(self._events_dir):
-            for name, picture_hwc in pictures.items():
-                self._events.image(f"val/{name}", picture_hwc, step)
+            for name, image_hwc in images.items():
+                self._events.image(f"val/{name}", image_hwc, step)
         self._record["epochs"].append({"epoch": epoch, "step": step, "train_loss": train_loss, **metrics})
         shown = "  ".join(f"{name} {value:.3f}" for name, value in metrics.items())
         self._progress.console.print(f"epoch {epoch}: train loss {train_loss:.3f}, validation {shown}")

@@ -87,7 +87,7 @@ def show_plan(recipe_name: Path, project_dir: Path, *, tile_px: int | None, svg:
         "microbatch_size": recipe.parallel.microbatch_size,
         "batch_size": recipe.parallel.batch_size,
         "world_size": plan.world_size,
-        "recompute": recompute_in_words(plan.recompute),
+        "recompute": describe_recompute(plan.recompute),
         "precision": plan.precision,
         "balance": recipe.parallel.balance,
         "ranks": _ranks(planned, side_px),
@@ -120,7 +120,7 @@ def _price(recipe: Recipe, side_px: int) -> Planned:
         raise BadRecipeError(f"{error}.") from error
 
 
-def recompute_in_words(recompute: Recompute) -> str:
+def describe_recompute(recompute: Recompute) -> str:
     """For people."""
     if not recompute.every:
         return "none"
@@ -196,7 +196,7 @@ def _row(planned: Planned, strategy: str, costs: Sequence[StageCost], recompute:
     alone_s = planned.plan.num_microbatches * sum(cost.forward_s + cost.backward_s for cost in planned.stage_costs)
     return {
         "strategy": strategy,
-        "recompute": recompute_in_words(recompute),
+        "recompute": describe_recompute(recompute),
         "num_ranks": num_ranks,
         "time": timeline.end_s / alone_s if alone_s else 1.0,
         "bubble": timeline.bubble,

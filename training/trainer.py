@@ -20,7 +20,7 @@ from training.engine.engine import Engine, StepResult
 from training.engine.partition import stage_ranges
 from training.engine.ranks import Ranks
 from training.errors import DivergedError
-from training.metrics import classification_metrics, confusion_picture, tile_picture
+from training.metrics import classification_metrics, confusion_image, tile_image
 from training.models.build import probabilities
 from training.package import PackageContent, write_packages
 from training.parallel_plan import blocks_of, cross_entropy, plan_of
@@ -30,7 +30,7 @@ from training.tile_batch import TileBatch
 from training.tile_dataset import BatchPlan, Indices, channel_statistics, labelled, read_tiles, stain_of
 
 State = dict[str, Tensor]
-PICTURED_TILES = 8
+SHOWN_TILES = 8
 
 
 @dataclass
@@ -171,19 +171,17 @@ class Trainer:
         if metrics["loss"] < best.loss:
             best.loss, best.epoch, best.state, best.metrics = metrics["loss"], epoch, state, metrics
         if log:
-            pictures = self._pictures(labels, probabilities_nk)
+            images = self._images(labels, probabilities_nk)
             seconds = time.perf_counter() - start
-            log.epoch(epoch, step, train_loss=train_loss, metrics=metrics, seconds=seconds, pictures=pictures)
+            log.epoch(epoch, step, train_loss=train_loss, metrics=metrics, seconds=seconds, images=images)
         return state, metrics
 
-    def _pictures(
-        self, labels: NDArray[np.int64], probabilities_nk: NDArray[np.float32]
-    ) -> dict[str, NDArray[np.uint8]]:
-        shown = np.linspace(0, len(self._val) - 1, min(PICTURED_TILES, len(self._val))).astype(int)
+    def _images(self, labels: NDArray[np.int64], probabilities_nk: NDArray[np.float32]) -> dict[str, NDArray[np.uint8]]:
+        shown = np.linspace(0, len(self._val) - 1, min(SHOWN_TILES, len(self._val))).astype(int)
         tiles = read_tiles(self.source, self._val[shown], self._pool)
         return {
-            "confusion": confusion_picture(labels, probabilities_nk, self.source.classes),
-            "tiles": tile_picture(tiles, labels[shown], probabilities_nk[shown], self.source.classes),
+            "confusion": confusion_image(labels, probabilities_nk, self.source.classes),
+            "tiles": tile_image(tiles, labels[shown], probabilities_nk[shown], self.source.classes),
         }
 
     def _write_packages(
@@ -199,7 +197,7 @@ class Trainer:
             ],
         )
         models = {"best": best_id, "last": last_id}
-        log.finish(models, {"plan": self._plan_in_words(), "memory": self.peak_bytes})
+        log.finish(models, {"plan": self._describe_plan(), "memory": self.peak_bytes})
         return models
 
     def _content(self, run_id: str, which: str, epoch: int, metrics: dict[str, float]) -> PackageContent:
@@ -214,13 +212,13 @@ class Trainer:
             stain=stain_of(self.source),
             split_fingerprint=self.source.fingerprint,
             run_id=run_id,
-            plan=self._plan_in_words(),
+            plan=self._describe_plan(),
             which=which,
             epoch=epoch,
             metrics=metrics,
         )
 
-    def _plan_in_words(self) -> dict[str, Any]:
+    def _describe_plan(self) -> dict[str, Any]:
         parallel = self.recipe.parallel
         return {
             "strategy": self.plan.strategy,

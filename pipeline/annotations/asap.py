@@ -16,8 +16,8 @@ from shapely.geometry import Polygon
 
 from pipeline.annotations.conversion_loss import lost_values
 from pipeline.annotations.crossings import check_crossings
-from pipeline.annotations.objects import POINTS, AnnotationFile, Drawn, DrawnAs, Group, Rgb
-from pipeline.annotations.repair import mended
+from pipeline.annotations.objects import POINTS, AnnotationFile, AnnotationObject, Group, Rgb, Tool
+from pipeline.annotations.repair import repair
 from pipeline.annotations.rings import (
     area_of,
     corners_of,
@@ -35,7 +35,7 @@ from pipeline.files import write_text_atomic
 ROOT = "ASAP_Annotations"
 NO_GROUP = "None"
 YELLOW: Rgb = (244, 250, 88)
-_DRAWN_AS: dict[str, DrawnAs] = {
+_TOOLS: dict[str, Tool] = {
     "none": "nothing",
     "dot": "points",
     "polygon": "freehand",
@@ -54,10 +54,10 @@ def read_asap(root: ET.Element, file_name: str) -> AnnotationFile:
     """
     objects, dropped = [], []
     for index, element in enumerate(root.iterfind("Annotations/Annotation")):
-        drawn, why = _read_annotation(element, f"{file_name}, annotation {index}")
+        obj, why = _read_annotation(element, f"{file_name}, annotation {index}")
         dropped += why
-        if drawn is not None:
-            objects.append(drawn)
+        if obj is not None:
+            objects.append(obj)
     groups = tuple(
         Group(each.get("Name", ""), _group(each), rgb_of_hex(each.get("Color")))
         for each in root.iterfind("AnnotationGroups/Group")
@@ -71,29 +71,29 @@ def _group(element: ET.Element) -> str | None:
     return None if name in ("", NO_GROUP) else name
 
 
-def _read_annotation(element: ET.Element, where: str) -> tuple[Drawn | None, list[str]]:
+def _read_annotation(element: ET.Element, where: str) -> tuple[AnnotationObject | None, list[str]]:
     kind = element.get("Type", "")
-    if kind.lower() not in _DRAWN_AS:
-        raise BadAnnotationError(f"{where}: Type={kind!r}; ASAP knows {', '.join(_DRAWN_AS)}. Export it again.")
-    drawn_as = _DRAWN_AS[kind.lower()]
+    if kind.lower() not in _TOOLS:
+        raise BadAnnotationError(f"{where}: Type={kind!r}; ASAP knows {', '.join(_TOOLS)}. Export it again.")
+    tool = _TOOLS[kind.lower()]
     coordinates = element.findall("Coordinates/Coordinate")
     coordinates.sort(key=lambda each: number(each, "Order", where) if each.get("Order") else 0)
     corners = corners_of([(number(each, "X", where), number(each, "Y", where)) for each in coordinates], where)
     dropped: list[str] = []
     if not len(corners):
         return None, [f"{where}: has no points"]
-    if drawn_as in ("points", "nothing"):
+    if tool in ("points", "nothing"):
         geometry = points_of(corners)
-    elif drawn_as == "measurement":
+    elif tool == "measurement":
         geometry = line_of(corners)
     else:
-        ring = rectangle_around(corners) if drawn_as == "rectangle" and len(corners) == 2 else corners
+        ring = rectangle_around(corners) if tool == "rectangle" and len(corners) == 2 else corners
         area, dropped = area_of([[ring]], where)
         if area is None:
             return None, dropped
         geometry = area
     color, name = rgb_of_hex(element.get("Color")), element.get("Name") or None
-    return Drawn(geometry, where, _group(element), name, color, drawn_as=drawn_as), dropped
+    return AnnotationObject(geometry, where, _group(element), name, color, tool=tool), dropped
 
 
 def write_asap(path: Path, file: AnnotationFile) -> list[str]:
@@ -105,15 +105,15 @@ def write_asap(path: Path, file: AnnotationFile) -> list[str]:
     Raises:
         BadAnnotationError: outlines of areas with holes cross too often.
     """
-    check_crossings([drawn for drawn in file.objects if any(part.interiors for part in polygons_of(drawn.geometry))])
+    check_crossings([obj for obj in file.objects if any(part.interiors for part in polygons_of(obj.geometry))])
     root = ET.Element(ROOT)
     annotations = ET.SubElement(root, "Annotations")
     found: Counter[str] = Counter()
-    for drawn in file.objects:
-        shapes = _shapes(drawn, found)
+    for obj in file.objects:
+        shapes = _shapes(obj, found)
         for kind, points in shapes:
             number_so_far = len(annotations)
-            _write_annotation(annotations, drawn, drawn.name or f"Annotation {number_so_far}", kind, points, file)
+            _write_annotation(annotations, obj, obj.name or f"Annotation {number_so_far}", kind, points, file)
     groups = ET.SubElement(root, "AnnotationGroups")
     for group in _groups_needed(file):
         more = {"Name": legal(group.name), "PartOfGroup": legal(group.parent or NO_GROUP)}
@@ -123,15 +123,20 @@ def write_asap(path: Path, file: AnnotationFile) -> list[str]:
 
 
 def _write_annotation(
-    parent: ET.Element, drawn: Drawn, name: str, kind: str, points: list[tuple[float, float]], file: AnnotationFile
+    parent: ET.Element,
+    obj: AnnotationObject,
+    name: str,
+    kind: str,
+    points: list[tuple[float, float]],
+    file: AnnotationFile,
 ) -> None:
-    color = drawn.color_rgb or file.class_colors.get(drawn.class_name or "") or YELLOW
+    color = obj.color_rgb or file.class_colors.get(obj.class_name or "") or YELLOW
     element = ET.SubElement(
         parent,
         "Annotation",
         Name=legal(name),
         Type=kind,
-        PartOfGroup=legal(drawn.class_name or NO_GROUP),
+        PartOfGroup=legal(obj.class_name or NO_GROUP),
         Color=hex_of_rgb(color),
     )
     coordinates = ET.SubElement(element, "Coordinates")
@@ -139,40 +144,40 @@ def _write_annotation(
         ET.SubElement(coordinates, "Coordinate", Order=str(order), X=plain_number(x), Y=plain_number(y))
 
 
-def _shapes(drawn: Drawn, found: Counter[str]) -> list[tuple[str, list[tuple[float, float]]]]:
+def _shapes(obj: AnnotationObject, found: Counter[str]) -> list[tuple[str, list[tuple[float, float]]]]:
     """(Type, points) of each annotation the object becomes; `found` counts what had to be changed."""
-    points = [(float(x), float(y)) for x, y in shapely.get_coordinates(drawn.geometry)]
-    if drawn.is_area:
-        parts = polygons_of(drawn.geometry)
+    points = [(float(x), float(y)) for x, y in shapely.get_coordinates(obj.geometry)]
+    if obj.is_area:
+        parts = polygons_of(obj.geometry)
         found["in parts"] += len(parts) > 1
         found["with holes"] += any(part.interiors for part in parts)
         rings = [open_ring(piece.exterior) for part in parts for piece in _without_holes(part)]
-        return [(_type_of(drawn, len(ring)), ring) for ring in rings]
-    if drawn.drawn_as == "nothing" or drawn.geometry.geom_type in POINTS:
-        kind = "None" if drawn.drawn_as == "nothing" else "Dot" if len(points) == 1 else "PointSet"
+        return [(_type_of(obj, len(ring)), ring) for ring in rings]
+    if obj.tool == "nothing" or obj.geometry.geom_type in POINTS:
+        kind = "None" if obj.tool == "nothing" else "Dot" if len(points) == 1 else "PointSet"
         return [(kind, points)]
-    if len(points) <= 2 or drawn.drawn_as == "measurement":
+    if len(points) <= 2 or obj.tool == "measurement":
         return [("Measurement", points)]
     found["lines"] += 1
     return []
 
 
-def _type_of(drawn: Drawn, num_corners: int) -> str:
-    if drawn.drawn_as == "spline":
+def _type_of(obj: AnnotationObject, num_corners: int) -> str:
+    if obj.tool == "spline":
         return "Spline"
-    return "Rectangle" if drawn.drawn_as == "rectangle" and num_corners == 4 else "Polygon"
+    return "Rectangle" if obj.tool == "rectangle" and num_corners == 4 else "Polygon"
 
 
 def _without_holes(part: Polygon) -> list[Polygon]:
     if not part.interiors:
         return [part]
-    return [piece for area in polygons_of(mended(part)) for piece in without_holes(area)]
+    return [piece for area in polygons_of(repair(part)) for piece in without_holes(area)]
 
 
 def _groups_needed(file: AnnotationFile) -> list[Group]:
     """The file's own groups, and one for every name that is used but is none yet."""
     groups = {group.name: group for group in file.groups}
-    used = [drawn.class_name for drawn in file.objects] + [group.parent for group in file.groups]
+    used = [obj.class_name for obj in file.objects] + [group.parent for group in file.groups]
     for name in used:
         if name is not None and name != NO_GROUP:
             groups.setdefault(name, Group(name, None, file.class_colors.get(name)))
@@ -187,7 +192,7 @@ def _losses(file: AnnotationFile, found: Counter[str]) -> list[str]:
         notes.append(f"{found['in parts']} areas of several parts became one annotation for each part")
     if found["lines"]:
         notes.append(f"{found['lines']} lines of more than two points are left out; ASAP has none")
-    nameless = sum(drawn.class_name == NO_GROUP for drawn in file.objects)
+    nameless = sum(obj.class_name == NO_GROUP for obj in file.objects)
     if nameless:
         notes.append(f"{nameless} objects of a class named {NO_GROUP!r} lose it; in ASAP that means no group")
     return notes + lost_values(file, "ASAP", keeps_metadata=False)

@@ -10,13 +10,13 @@ def lost_values(file: AnnotationFile, program: str, *, keeps_metadata: bool) -> 
     objects = file.objects
     counts = {
         "are no annotations but cells, detections or tiles, and became annotations": sum(
-            drawn.object_type != "annotation" for drawn in objects
+            obj.object_type != "annotation" for obj in objects
         ),
-        "lose their nucleus": sum(drawn.nucleus is not None for drawn in objects),
-        "lose their measurements": sum(bool(drawn.measurements) for drawn in objects),
-        "lose their metadata": 0 if keeps_metadata else sum(bool(drawn.metadata) for drawn in objects),
-        "are no longer locked": sum(drawn.is_locked for drawn in objects),
-        "lose their id": sum(drawn.object_id is not None for drawn in objects),
-        "lose their plane": sum(drawn.plane is not None for drawn in objects),
+        "lose their nucleus": sum(obj.nucleus is not None for obj in objects),
+        "lose their measurements": sum(bool(obj.measurements) for obj in objects),
+        "lose their metadata": 0 if keeps_metadata else sum(bool(obj.metadata) for obj in objects),
+        "are no longer locked": sum(obj.is_locked for obj in objects),
+        "lose their id": sum(obj.object_id is not None for obj in objects),
+        "lose their plane": sum(obj.plane is not None for obj in objects),
     }
     return [f"{count} objects {what}; {program} has no place for it" for what, count in counts.items() if count]

@@ -12,19 +12,19 @@ import numpy as np
 import shapely
 from numpy.typing import NDArray
 
-from pipeline.annotations.objects import Drawn
+from pipeline.annotations.objects import AnnotationObject
 from pipeline.errors import BadAnnotationError
 
 MAX_CROSSINGS = 40_000
 """Of all areas of a file that are repaired or joined, with themselves and each other."""
 MAX_PAIRS, MAX_PAIRS_PER_EDGE = 1_000_000, 10
-"""Edges whose bounds overlap, which have to be compared. Drawn outlines have two pairs per edge or fewer."""
+"""Edges whose bounds overlap, which have to be compared. AnnotationObject outlines have two pairs per edge or fewer."""
 _PAIRS_AT_ONCE = 1_000_000
 
 _Points = NDArray[np.float64]
 
 
-def check_crossings(areas: Sequence[Drawn]) -> None:
+def check_crossings(areas: Sequence[AnnotationObject]) -> None:
     """Refuse areas that would take minutes and gigabytes to repair or to join.
 
     Raises:
@@ -39,18 +39,18 @@ def check_crossings(areas: Sequence[Drawn]) -> None:
         meet = _cross(start[one], end[one], start[other], end[other])
         crossings += int(meet.sum())
         if crossings > MAX_CROSSINGS or pairs > MAX_PAIRS + MAX_PAIRS_PER_EDGE * len(start):
-            drawn = areas[owner[one[-1]]]
+            obj = areas[owner[one[-1]]]
             raise BadAnnotationError(
-                f"{drawn.where} (class {drawn.class_name!r}): the file's outlines cross more than {MAX_CROSSINGS} "
+                f"{obj.where} (class {obj.class_name!r}): the file's outlines cross more than {MAX_CROSSINGS} "
                 "times, or run so close together that this cannot be told. Nobody draws so: simplify the outlines, or "
                 "export fewer areas."
             )
 
 
-def _edges(areas: Sequence[Drawn]) -> tuple[_Points, _Points, NDArray[np.int64]]:
+def _edges(areas: Sequence[AnnotationObject]) -> tuple[_Points, _Points, NDArray[np.int64]]:
     """Start and end of each edge, (n, 2) both, and the number of its area."""
-    rings, part_of_ring = shapely.get_rings(shapely.get_parts([drawn.geometry for drawn in areas]), return_index=True)
-    _, area_of_part = shapely.get_parts([drawn.geometry for drawn in areas], return_index=True)
+    rings, part_of_ring = shapely.get_rings(shapely.get_parts([obj.geometry for obj in areas]), return_index=True)
+    _, area_of_part = shapely.get_parts([obj.geometry for obj in areas], return_index=True)
     corners, ring_of_corner = shapely.get_coordinates(rings, return_index=True)
     is_edge = ring_of_corner[:-1] == ring_of_corner[1:]
     is_edge &= (corners[:-1] != corners[1:]).any(1)

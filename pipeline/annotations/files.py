@@ -59,7 +59,7 @@ def _parsed(path: Path, data: bytes) -> AnnotationFile:
 
 def _check_class_names(file: AnnotationFile) -> None:
     """Class names go into tables, models and pages: what cannot stand there is refused where it comes in."""
-    first = {drawn.class_name: drawn.where for drawn in reversed(file.objects)}
+    first = {obj.class_name: obj.where for obj in reversed(file.objects)}
     groups = {name: "a group" for group in file.groups for name in (group.name, group.parent)}
     for name, where in (groups | first).items():
         try:

@@ -18,8 +18,8 @@ from shapely.geometry.base import BaseGeometry
 
 from pipeline.annotations.conversion_loss import lost_values
 from pipeline.annotations.crossings import check_crossings
-from pipeline.annotations.objects import AnnotationFile, Drawn, DrawnAs, Rgb
-from pipeline.annotations.repair import mended
+from pipeline.annotations.objects import AnnotationFile, AnnotationObject, Rgb, Tool
+from pipeline.annotations.repair import repair
 from pipeline.annotations.rings import (
     Corners,
     area_of,
@@ -41,7 +41,7 @@ DEFAULT_HEADER = "Description"
 MAX_CUTS = 20_000
 """Holes that the negative regions of a layer cut; one that lies in many regions cuts one in each."""
 MAX_CUT_SINGLY = 200
-_AREAS: dict[str, DrawnAs] = {"0": "freehand", "1": "rectangle", "2": "ellipse"}
+_AREAS: dict[str, Tool] = {"0": "freehand", "1": "rectangle", "2": "ellipse"}
 _TYPES = {"rectangle": "1", "ellipse": "2", "line": "3", "measurement": "3"}
 
 
@@ -51,29 +51,29 @@ def read_imagescope(root: ET.Element, file_name: str) -> AnnotationFile:
     Raises:
         BadAnnotationError: a coordinate or colour that is not a number, or outlines that cross too often.
     """
-    objects: list[Drawn] = []
+    objects: list[AnnotationObject] = []
     dropped: list[str] = []
     colors: dict[str, Rgb] = {}
-    layers: list[tuple[list[Drawn], list[Drawn], Rgb | None]] = []
+    layers: list[tuple[list[AnnotationObject], list[AnnotationObject], Rgb | None]] = []
     for index, layer in enumerate(root.iterfind("Annotation")):
         where = f"{file_name}, layer {index}"
         color = _rgb(layer, where)
         class_name = _class_name(layer, color)
         if color and class_name:
             colors.setdefault(class_name, color)
-        positive: list[Drawn] = []
-        negative: list[Drawn] = []
+        positive: list[AnnotationObject] = []
+        negative: list[AnnotationObject] = []
         for number_in_layer, region in enumerate(layer.iterfind("Regions/Region")):
-            drawn, why = _read_region(region, class_name, f"{where}, region {number_in_layer}")
+            obj, why = _read_region(region, class_name, f"{where}, region {number_in_layer}")
             dropped += why
-            if drawn is not None:
-                (negative if region.get("NegativeROA") == "1" and drawn.is_area else positive).append(drawn)
+            if obj is not None:
+                (negative if region.get("NegativeROA") == "1" and obj.is_area else positive).append(obj)
         layers.append((positive, negative, color if color != colors.get(class_name or "") else None))
-    cut = [drawn for positive, negative, _ in layers if negative for drawn in (*positive, *negative) if drawn.is_area]
+    cut = [obj for positive, negative, _ in layers if negative for obj in (*positive, *negative) if obj.is_area]
     check_crossings(cut)
     for positive, negative, own in layers:
         dropped += _cut_out(positive, negative)
-        objects += [replace(drawn, color_rgb=own) for drawn in positive if not drawn.geometry.is_empty]
+        objects += [replace(obj, color_rgb=own) for obj in positive if not obj.geometry.is_empty]
     mpp = number(root, "MicronsPerPixel", file_name) if root.get("MicronsPerPixel") else None
     return AnnotationFile("imagescope", tuple(objects), colors, mpp=mpp or None, dropped=tuple(dropped))
 
@@ -100,44 +100,46 @@ def _class_name(layer: ET.Element, color: Rgb | None) -> str | None:
     return hex_of_rgb(color) if color else None
 
 
-def _read_region(region: ET.Element, class_name: str | None, where: str) -> tuple[Drawn | None, list[str]]:
+def _read_region(region: ET.Element, class_name: str | None, where: str) -> tuple[AnnotationObject | None, list[str]]:
     vertices = region.iterfind("Vertices/Vertex")
     corners = corners_of([(number(each, "X", where), number(each, "Y", where)) for each in vertices], where)
     if not len(corners):
         return None, [f"{where}: has no points"]
     geometry: BaseGeometry | None
-    drawn_as: DrawnAs = _AREAS.get(region.get("Type", "0"), "line")
+    tool: Tool = _AREAS.get(region.get("Type", "0"), "line")
     dropped: list[str] = []
-    if drawn_as == "line":
+    if tool == "line":
         geometry = line_of(corners)
     else:
-        drawn_as, ring = _outline(drawn_as, corners)
+        tool, ring = _outline(tool, corners)
         geometry, dropped = area_of([[ring]], where)
         if geometry is None:
             return None, dropped
     attributes = {a.get("Name", ""): a.get("Value", "") for a in region.iterfind("Attributes/Attribute")}
     metadata = {name: value for name, value in attributes.items() if name and value}
-    return Drawn(geometry, where, class_name, region.get("Text") or None, drawn_as=drawn_as, metadata=metadata), dropped
+    return AnnotationObject(
+        geometry, where, class_name, region.get("Text") or None, tool=tool, metadata=metadata
+    ), dropped
 
 
-def _outline(drawn_as: DrawnAs, corners: Corners) -> tuple[DrawnAs, Corners]:
-    if drawn_as == "freehand" or len(corners) > 4:
+def _outline(tool: Tool, corners: Corners) -> tuple[Tool, Corners]:
+    if tool == "freehand" or len(corners) > 4:
         return "freehand", corners
-    if drawn_as == "ellipse":
-        return drawn_as, ellipse_within(corners)
-    return drawn_as, rectangle_around(corners) if len(corners) == 2 else corners
+    if tool == "ellipse":
+        return tool, ellipse_within(corners)
+    return tool, rectangle_around(corners) if len(corners) == 2 else corners
 
 
-def _cut_out(positive: list[Drawn], negative: Sequence[Drawn]) -> list[str]:
+def _cut_out(positive: list[AnnotationObject], negative: Sequence[AnnotationObject]) -> list[str]:
     """Make holes of the negative regions, in place; those that touch nothing are told."""
     if not negative:
         return []
     dropped = []
     holes_in: dict[int, list[BaseGeometry]] = {}
-    tree = shapely.STRtree([mended(drawn.geometry) if drawn.is_area else Polygon() for drawn in positive])
+    tree = shapely.STRtree([repair(obj.geometry) if obj.is_area else Polygon() for obj in positive])
     num_cuts = 0
     for hole in negative:
-        cut = tree.query(mended(hole.geometry), predicate="intersects")
+        cut = tree.query(repair(hole.geometry), predicate="intersects")
         num_cuts += len(cut)
         if num_cuts > MAX_CUTS:
             raise BadAnnotationError(
@@ -162,7 +164,7 @@ def _minus_all(area: BaseGeometry, holes: Sequence[BaseGeometry]) -> BaseGeometr
         if candidate.is_valid:
             return candidate
     if len(holes) > MAX_CUT_SINGLY:  # each would be tried with all before it
-        return MultiPolygon(polygons_of(mended(area).difference(shapely.union_all([mended(hole) for hole in holes]))))
+        return MultiPolygon(polygons_of(repair(area).difference(shapely.union_all([repair(hole) for hole in holes]))))
     for hole in holes:
         area = _minus(area, hole)
     return area
@@ -174,14 +176,14 @@ def _minus(area: BaseGeometry, hole: BaseGeometry) -> BaseGeometry:
         candidate = Polygon(area.exterior, [*area.interiors, hole.exterior])
         if candidate.is_valid or not (area.is_valid and hole.is_valid):
             return candidate  # a broken one is mended later, and counted
-    return MultiPolygon(polygons_of(mended(area).difference(mended(hole))))
+    return MultiPolygon(polygons_of(repair(area).difference(repair(hole))))
 
 
 @dataclass(frozen=True)
 class _Part:
     """One polygon or line of an object, as a layer holds it."""
 
-    drawn: Drawn
+    obj: AnnotationObject
     shape: BaseGeometry
 
 
@@ -194,12 +196,12 @@ def write_imagescope(path: Path, file: AnnotationFile) -> list[str]:
     root = ET.Element(ROOT)
     if file.mpp:
         root.set("MicronsPerPixel", f"{file.mpp:.6f}")
-    kept = [drawn for drawn in file.objects if drawn.drawn_as not in ("points", "nothing")]
+    kept = [obj for obj in file.objects if obj.tool not in ("points", "nothing")]
     by_layer: dict[tuple[str | None, Rgb], list[_Part]] = {}
-    for drawn in kept:
-        color = drawn.color_rgb or file.class_colors.get(drawn.class_name or "") or GREEN
-        shapes = polygons_of(drawn.geometry) if drawn.is_area else list(shapely.get_parts(drawn.geometry))
-        by_layer.setdefault((drawn.class_name, color), []).extend(_Part(drawn, shape) for shape in shapes)
+    for obj in kept:
+        color = obj.color_rgb or file.class_colors.get(obj.class_name or "") or GREEN
+        shapes = polygons_of(obj.geometry) if obj.is_area else list(shapely.get_parts(obj.geometry))
+        by_layer.setdefault((obj.class_name, color), []).extend(_Part(obj, shape) for shape in shapes)
     for (class_name, color), parts in by_layer.items():
         for layer in _layers(parts):
             _write_layer(root, class_name, color, layer)
@@ -209,13 +211,13 @@ def write_imagescope(path: Path, file: AnnotationFile) -> list[str]:
 
 def _layers(parts: Sequence[_Part]) -> Iterable[list[_Part]]:
     """All parts in one layer, but for those whose holes reach into another: each of these has a layer of its own."""
-    solid = [mended(part.shape) if isinstance(part.shape, Polygon) else part.shape for part in parts]
+    solid = [repair(part.shape) if isinstance(part.shape, Polygon) else part.shape for part in parts]
     tree = shapely.STRtree(solid)
     shared: list[_Part] = []
     alone: list[_Part] = []
     for index, part in enumerate(parts):
         rings = part.shape.interiors if isinstance(part.shape, Polygon) else []
-        hits = {int(hit) for ring in rings for hit in tree.query(mended(Polygon(ring)), predicate="intersects")}
+        hits = {int(hit) for ring in rings for hit in tree.query(repair(Polygon(ring)), predicate="intersects")}
         others = {hit for hit in hits - {index} if isinstance(parts[hit].shape, Polygon)}
         (alone if others else shared).append(part)
     return ([shared] if shared else []) + [[part] for part in alone]
@@ -232,9 +234,7 @@ def _write_layer(root: ET.Element, class_name: str | None, color: Rgb, parts: Se
     ET.SubElement(regions, "RegionAttributeHeaders")
     for part in parts:
         if isinstance(part.shape, Polygon):
-            _write_region(
-                regions, part, _ring(part.drawn, part.shape), _TYPES.get(part.drawn.drawn_as, "0"), is_hole=False
-            )
+            _write_region(regions, part, _ring(part.obj, part.shape), _TYPES.get(part.obj.tool, "0"), is_hole=False)
             for interior in part.shape.interiors:
                 _write_region(regions, part, open_ring(interior), "0", is_hole=True)
         else:
@@ -243,9 +243,9 @@ def _write_layer(root: ET.Element, class_name: str | None, color: Rgb, parts: Se
     ET.SubElement(layer, "Plots")
 
 
-def _ring(drawn: Drawn, polygon: Polygon) -> list[tuple[float, float]]:
+def _ring(obj: AnnotationObject, polygon: Polygon) -> list[tuple[float, float]]:
     """Corners of the outline; of an ellipse those of its box."""
-    if drawn.drawn_as == "ellipse":
+    if obj.tool == "ellipse":
         box = rectangle_around(shapely.get_coordinates(polygon.exterior))
         return [(float(x), float(y)) for x, y in box]
     return open_ring(polygon.exterior)
@@ -257,10 +257,10 @@ def _write_region(
     number_so_far = str(len(regions))
     region = ET.SubElement(regions, "Region", Id=number_so_far, Type=kind, Zoom="1", Selected="0", ImageLocation="")
     region.attrib.update(ImageFocus="-1", Length=f"{part.shape.length:.1f}", Area=f"{part.shape.area:.1f}")
-    region.attrib.update(Text=legal(part.drawn.name or ""), NegativeROA="1" if is_hole else "0", InputRegionId="0")
+    region.attrib.update(Text=legal(part.obj.name or ""), NegativeROA="1" if is_hole else "0", InputRegionId="0")
     region.attrib.update(Analyze="1", DisplayId=number_so_far)
     attributes = ET.SubElement(region, "Attributes")
-    for index, (name, value) in enumerate({} if is_hole else part.drawn.metadata.items()):
+    for index, (name, value) in enumerate({} if is_hole else part.obj.metadata.items()):
         ET.SubElement(attributes, "Attribute", Name=legal(name), Id=str(index), Value=legal(value))
     vertices = ET.SubElement(region, "Vertices")
     for x, y in points:
@@ -269,13 +269,13 @@ def _write_region(
 
 def _losses(file: AnnotationFile) -> list[str]:
     notes = []
-    points = sum(drawn.drawn_as in ("points", "nothing") for drawn in file.objects)
+    points = sum(obj.tool in ("points", "nothing") for obj in file.objects)
     if points:
         notes.append(f"{points} objects made of points are left out; ImageScope's layers hold outlines and lines")
-    in_parts = sum(drawn.geometry.geom_type in ("MultiPolygon", "MultiLineString") for drawn in file.objects)
+    in_parts = sum(obj.geometry.geom_type in ("MultiPolygon", "MultiLineString") for obj in file.objects)
     if in_parts:
         notes.append(f"{in_parts} objects of several parts became one region for each part")
-    nameless = sum(drawn.class_name is None and drawn.drawn_as not in ("points", "nothing") for drawn in file.objects)
+    nameless = sum(obj.class_name is None and obj.tool not in ("points", "nothing") for obj in file.objects)
     if nameless:
         notes.append(f"{nameless} objects have no class; readers take the colour of their nameless layer for it")
     nested = sum(group.parent is not None for group in file.groups)

@@ -16,7 +16,7 @@ from shapely.geometry.base import BaseGeometry
 
 Format = Literal["qupath", "asap", "imagescope"]
 ObjectType = Literal["annotation", "detection", "cell", "tile", "tmaCore", "root"]
-DrawnAs = Literal["freehand", "rectangle", "ellipse", "spline", "line", "measurement", "points", "nothing"]
+Tool = Literal["freehand", "rectangle", "ellipse", "spline", "line", "measurement", "points", "nothing"]
 Rgb = tuple[int, int, int]
 
 AREAS = ("Polygon", "MultiPolygon")
@@ -24,7 +24,7 @@ POINTS = ("Point", "MultiPoint")
 
 
 @dataclass(frozen=True)
-class Drawn:
+class AnnotationObject:
     """One object of an annotation file."""
 
     geometry: BaseGeometry
@@ -37,7 +37,7 @@ class Drawn:
     """The object's own colour, where it has one beside its class's."""
     object_type: ObjectType = "annotation"
     """QuPath's kind of object; other formats know annotations only."""
-    drawn_as: DrawnAs = "freehand"
+    tool: Tool = "freehand"
     """The tool it was drawn with."""
     nucleus: BaseGeometry | None = None
     """The nucleus of a cell."""
@@ -82,7 +82,7 @@ class AnnotationFile:
     """All that was read of one file."""
 
     format: Format
-    objects: tuple[Drawn, ...]
+    objects: tuple[AnnotationObject, ...]
     class_colors: Mapping[str, Rgb] = field(default_factory=dict)
     groups: tuple[Group, ...] = ()
     """Of ASAP files only."""
@@ -93,5 +93,5 @@ class AnnotationFile:
 
     def count_by_class(self) -> dict[str | None, int]:
         """Objects per class, in alphabetical order, those without a class last."""
-        found = Counter(drawn.class_name for drawn in self.objects)
+        found = Counter(obj.class_name for obj in self.objects)
         return dict(sorted(found.items(), key=lambda item: (item[0] is None, item[0] or "")))

@@ -18,7 +18,7 @@ from shapely.geometry import MultiLineString, MultiPolygon, Polygon, mapping
 from shapely.geometry.base import BaseGeometry
 
 from pipeline.annotations.geojson import classification, feature, write_features
-from pipeline.annotations.objects import POINTS, AnnotationFile, Drawn, DrawnAs, ObjectType, Rgb
+from pipeline.annotations.objects import POINTS, AnnotationFile, AnnotationObject, ObjectType, Rgb, Tool
 from pipeline.annotations.rings import area_of, corners_of, line_of, points_of
 from pipeline.errors import BadAnnotationError
 
@@ -30,7 +30,7 @@ _NAMESPACE = uuid.UUID("0d0f5a0c-3c7e-5c8b-9a55-5b5e6b8a4f10")
 class _Reading:
     """What gathers while the features go by."""
 
-    objects: list[Drawn] = field(default_factory=list)
+    objects: list[AnnotationObject] = field(default_factory=list)
     class_colors: dict[str, Rgb] = field(default_factory=dict)
     dropped: list[str] = field(default_factory=list)
 
@@ -86,14 +86,14 @@ def _read_feature(each: Any, where: str, reading: _Reading) -> None:
         nucleus = each.get("nucleusGeometry") or properties.get("nucleusGeometry")
         plane = geometry_json.get("plane")
         reading.objects.append(
-            Drawn(
+            AnnotationObject(
                 geometry,
                 where,
                 class_name,
                 name=_text(properties.get("name")),
                 color_rgb=_color(properties),
                 object_type=_object_type(properties),
-                drawn_as=_drawn_as(geometry, geometry_json),
+                tool=_tool(geometry, geometry_json),
                 nucleus=next(_geometries(nucleus, where, reading), None) if isinstance(nucleus, dict) else None,
                 object_id=_text(each.get("id")),
                 is_locked=properties.get("isLocked") is True,
@@ -164,7 +164,7 @@ def _object_type(properties: Mapping[str, Any]) -> ObjectType:
     return next((kind for kind in kinds if kind.lower() == wanted), "annotation")
 
 
-def _drawn_as(geometry: BaseGeometry, geometry_json: Mapping[str, Any]) -> DrawnAs:
+def _tool(geometry: BaseGeometry, geometry_json: Mapping[str, Any]) -> Tool:
     if geometry.geom_type in POINTS:
         return "points"
     if "Line" in geometry.geom_type:
@@ -198,54 +198,54 @@ def write_qupath(path: Path, file: AnnotationFile) -> list[str]:
         path,
         (
             feature(
-                _geometry_json(drawn),
+                _geometry_json(obj),
                 object_id,
-                drawn.object_type,
-                is_locked=drawn.is_locked,
-                nucleus=mapping(drawn.nucleus) if drawn.nucleus is not None else None,
-                name=drawn.name,
-                color=list(drawn.color_rgb) if drawn.color_rgb else None,
-                classification=_classification(drawn, file),
-                measurements={key: _finite(value) for key, value in drawn.measurements.items()},
-                metadata=dict(drawn.metadata),
+                obj.object_type,
+                is_locked=obj.is_locked,
+                nucleus=mapping(obj.nucleus) if obj.nucleus is not None else None,
+                name=obj.name,
+                color=list(obj.color_rgb) if obj.color_rgb else None,
+                classification=_classification(obj, file),
+                measurements={key: _finite(value) for key, value in obj.measurements.items()},
+                metadata=dict(obj.metadata),
             )
-            for object_id, drawn in zip(ids, file.objects, strict=True)
+            for object_id, obj in zip(ids, file.objects, strict=True)
         ),
     )
     notes = []
-    new_ids = sum(drawn.object_id not in (None, new) for drawn, new in zip(file.objects, ids, strict=True))
+    new_ids = sum(obj.object_id not in (None, new) for obj, new in zip(file.objects, ids, strict=True))
     if new_ids:
         notes.append(f"{new_ids} ids were not UUIDs, or stood twice, and were replaced")
     nested = sum(group.parent is not None for group in file.groups)
     if nested:
         notes.append(f"{nested} groups lie in other groups; QuPath's classes do not")
-    tools = sum(drawn.drawn_as in ("spline", "rectangle", "measurement", "nothing") for drawn in file.objects)
+    tools = sum(obj.tool in ("spline", "rectangle", "measurement", "nothing") for obj in file.objects)
     if tools:
         notes.append(f"{tools} objects keep their points but not the tool they were drawn with")
     return notes
 
 
-def _classification(drawn: Drawn, file: AnnotationFile) -> dict[str, Any] | None:
-    if drawn.class_name is None:
+def _classification(obj: AnnotationObject, file: AnnotationFile) -> dict[str, Any] | None:
+    if obj.class_name is None:
         return None
-    return classification(drawn.class_name, file.class_colors.get(drawn.class_name))
+    return classification(obj.class_name, file.class_colors.get(obj.class_name))
 
 
-def _geometry_json(drawn: Drawn) -> dict[str, Any]:
-    more: dict[str, Any] = {"plane": dict(drawn.plane)} if drawn.plane else {}
-    return {**mapping(drawn.geometry), **more, **({"isEllipse": True} if drawn.drawn_as == "ellipse" else {})}
+def _geometry_json(obj: AnnotationObject) -> dict[str, Any]:
+    more: dict[str, Any] = {"plane": dict(obj.plane)} if obj.plane else {}
+    return {**mapping(obj.geometry), **more, **({"isEllipse": True} if obj.tool == "ellipse" else {})}
 
 
 def _ids(file: AnnotationFile) -> list[str]:
     """Each object's own id where it is a UUID nobody else has; else one that stays the same for the same object."""
     ids: dict[str, None] = {}
-    for index, drawn in enumerate(file.objects):
+    for index, obj in enumerate(file.objects):
         try:
-            own = str(uuid.UUID(drawn.object_id or ""))
+            own = str(uuid.UUID(obj.object_id or ""))
         except ValueError:
             own = ""
         if not own or own in ids:
-            own = str(uuid.uuid5(_NAMESPACE, f"{index}/{drawn.class_name}/{drawn.geometry.wkt}"))
+            own = str(uuid.uuid5(_NAMESPACE, f"{index}/{obj.class_name}/{obj.geometry.wkt}"))
         ids[own] = None
     return list(ids)
 

@@ -55,10 +55,10 @@ class RepairReport:
 
     def in_words(self) -> str:
         """One line without file names."""
-        return repairs_in_words(self.as_dict())
+        return describe_repairs(self.as_dict())
 
 
-def repairs_in_words(counts: Mapping[str, Any]) -> str:
+def describe_repairs(counts: Mapping[str, Any]) -> str:
     """What `RepairReport.as_dict` says, as one line."""
     words = [f"{counts['regions']} regions"]
     if counts["repaired"]:
@@ -73,7 +73,7 @@ def repairs_in_words(counts: Mapping[str, Any]) -> str:
     return ", ".join(words)
 
 
-def mended(geometry: BaseGeometry) -> BaseGeometry:
+def repair(geometry: BaseGeometry) -> BaseGeometry:
     """A valid area; empty where nothing has area. A valid one comes back as it is."""
     if geometry.is_valid:
         return geometry
@@ -92,16 +92,16 @@ def labelled_regions(file: AnnotationFile) -> tuple[list[Region], RepairReport]:
     regions: list[Region] = []
     repaired: list[float] = []
     dropped = list(file.dropped)
-    used = [drawn for drawn in file.objects if drawn.labels_tiles and drawn.class_name is not None]
+    used = [obj for obj in file.objects if obj.labels_tiles and obj.class_name is not None]
     check_crossings(used)
-    for drawn in used:
-        area = mended(drawn.geometry)
+    for obj in used:
+        area = repair(obj.geometry)
         if area.area == 0:
-            dropped.append(f"{drawn.where} (class {drawn.class_name!r}): its outline encloses no area")
+            dropped.append(f"{obj.where} (class {obj.class_name!r}): its outline encloses no area")
             continue
-        if area is not drawn.geometry:
-            repaired.append(area.area - drawn.geometry.area)
-        regions.append(Region(drawn.class_name or "", area, drawn.where))
+        if area is not obj.geometry:
+            repaired.append(area.area - obj.geometry.area)
+        regions.append(Region(obj.class_name or "", area, obj.where))
     return regions, _report(regions, repaired, dropped, len(file.objects) - len(used))
 
 

@@ -1,0 +1,1 @@
+"""Which slides belong together: manifest, split by patient, pseudonyms."""

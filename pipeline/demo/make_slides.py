@@ -115,8 +115,8 @@ def _islands(shape: tuple[int, ...], random: np.random.Generator) -> Cells:
 
 def source_strip(number: int) -> Pixels:
     """One of four vertical strips of the photograph, uint8 (512, 128, 3); they do not overlap."""
-    picture = np.asarray(data.immunohistochemistry(), np.uint8)
-    return picture[:, number * STRIP_PX : (number + 1) * STRIP_PX]
+    image = np.asarray(data.immunohistochemistry(), np.uint8)
+    return image[:, number * STRIP_PX : (number + 1) * STRIP_PX]
 
 
 def dab_density(pixels: Pixels) -> NDArray[np.float64]:
@@ -203,8 +203,8 @@ def _feature(name: str, area: shapely.Geometry, number: int, stem: str) -> dict[
 
 def _write_pyramid(path: Path, pixels: Pixels) -> None:
     """A tiled pyramidal TIFF as scanners write it: JPEG 4:2:0, 256 px tiles, levels 1, 2, 4, 8."""
-    aside = path.with_name(f".{path.name}.partial")
-    with tifffile.TiffWriter(aside) as tiff:
+    temporary = path.with_name(f".{path.name}.partial")
+    with tifffile.TiffWriter(temporary) as tiff:
         for level in range(4):
             size_wh = tuple(side // 2**level for side in SIZE_WH_PX0)
             reduced = pixels if level == 0 else cv2.resize(pixels, size_wh, interpolation=cv2.INTER_AREA)
@@ -220,4 +220,4 @@ def _write_pyramid(path: Path, pixels: Pixels) -> None:
                 subfiletype=1 if level else 0,
                 metadata=None,
             )
-    aside.replace(path)
+    temporary.replace(path)

@@ -18,7 +18,7 @@ from pipeline.project import Project
 from pipeline.units import RESEARCH_USE
 from training.foundation.reading import read_regular
 
-MAX_PICTURE_BYTES = 64 * 2**20
+MAX_IMAGE_BYTES = 64 * 2**20
 TEMPLATES = Path(__file__).parent
 
 
@@ -32,7 +32,7 @@ def write_report(project: Project, evaluation: Evaluation) -> Path:
     environment.filters["number"] = _number
     html = environment.get_template("report.html.j2").render(
         e=evaluation,
-        pictures=_pictures(project, evaluation),
+        images=_images(project, evaluation),
         research_use=RESEARCH_USE,
         version=version("gemslide"),
         utc=time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
@@ -47,7 +47,7 @@ def _number(value: float | None) -> str:
     return "–" if value is None else f"{value:.3f}"
 
 
-def _pictures(project: Project, evaluation: Evaluation) -> list[tuple[str, str]]:
+def _images(project: Project, evaluation: Evaluation) -> list[tuple[str, str]]:
     found = []
     for slide in evaluation.by_slide:
         folder = project.result_dir(slide["slide_id"], evaluation.model_id)
@@ -63,7 +63,7 @@ def _pictures(project: Project, evaluation: Evaluation) -> list[tuple[str, str]]
 def _png(path: Path) -> bytes | None:
     """A heatmap's file; None where there is none that can be shown."""
     try:
-        data = read_regular(path, max_bytes=MAX_PICTURE_BYTES)
+        data = read_regular(path, max_bytes=MAX_IMAGE_BYTES)
     except OSError:
         return None
     return data if data.startswith(b"\x89PNG\r\n\x1a\n") else None

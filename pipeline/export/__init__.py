@@ -1,1 +1,1 @@
-"""Copies of a slide store for other programs: NGFF with core codecs only, and pyramidal TIFF."""
+"""Copies and results in formats of other programs."""

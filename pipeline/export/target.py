@@ -34,19 +34,21 @@ def new_file(final: Path) -> Iterator[BinaryIO]:
     Raises:
         LockedError: another process writes it now. DiskFullError: no space, or not writable.
     """
-    aside = final.with_name(f".{final.name}.partial")
+    temporary = final.with_name(f".{final.name}.partial")
     with explain_unwritable(final):
         final.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = lock_temporary(aside, final, lambda: os.open(aside, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666))
+        descriptor = lock_temporary(
+            temporary, final, lambda: os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+        )
         # Opened by name, because tifffile asks its file for one.
-        with open(aside, "r+b", opener=lambda *_: descriptor) as stream:
+        with open(temporary, "r+b", opener=lambda *_: descriptor) as stream:
             try:
                 stream.truncate(0)
                 yield stream
                 stream.flush()
                 os.fsync(stream.fileno())
-                aside.rename(final)
+                temporary.rename(final)
             except BaseException:
-                aside.unlink(missing_ok=True)
+                temporary.unlink(missing_ok=True)
                 raise
         fsync_dir(final.parent)

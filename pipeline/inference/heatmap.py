@@ -23,7 +23,7 @@ THUMBNAIL_PX = 1400
 COLOUR_MAP = "inferno"
 
 
-def write_heatmap(path: Path, reader: StoreReader, picture: Pixels, predictions: Predictions, class_name: str) -> None:
+def write_heatmap(path: Path, reader: StoreReader, image: Pixels, predictions: Predictions, class_name: str) -> None:
     """Write the heatmap of one class as PNG. The colour's strength follows the probability, so tissue stays visible.
 
     Args:
@@ -33,7 +33,7 @@ def write_heatmap(path: Path, reader: StoreReader, picture: Pixels, predictions:
     probability_yx = predictions.probabilities_cyx[predictions.class_names.index(class_name)].astype(np.float32)
     rows, columns = probability_yx.shape
     figure, axes = plt.subplots(figsize=(10, 10 * height_px0 / width_px0 + 0.9), dpi=130, layout="constrained")
-    axes.imshow(picture, extent=(0, width_px0, height_px0, 0), interpolation="bilinear")
+    axes.imshow(image, extent=(0, width_px0, height_px0, 0), interpolation="bilinear")
     overlay = axes.imshow(
         np.ma.masked_invalid(probability_yx),
         extent=(0, columns * predictions.stride_px0, rows * predictions.stride_px0, 0),

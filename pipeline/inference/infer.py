@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from pipeline.annotations.geojson import qupath_origin_xy0
 from pipeline.config import InferConfig
-from pipeline.errors import BadRecipeError, InsaneOutputError, NoTissueError, UnreadableError, WrongSlideError
+from pipeline.errors import BadRecipeError, ImplausibleOutputError, NoTissueError, UnreadableError, WrongSlideError
 from pipeline.export.csv.predictions import write_csv
 from pipeline.export.qupath.predictions import write_geojson
 from pipeline.files import SHORT_WRITE_S, new_folder
@@ -67,7 +67,8 @@ def infer_slide(
     """Predict a slide's tissue; the same model, settings and slide again are skipped.
 
     Raises:
-        UnreadableError: no such store. NoTissueError: nothing to look at. InsaneOutputError: nonsense from the model.
+        UnreadableError: no such store. NoTissueError: nothing to look at.
+        ImplausibleOutputError: nonsense from the model.
         BadRecipeError: the slide was scanned coarser than the model wants.
         UnreadableError: the model wants normalised stains, and the slide's was never fitted.
     """
@@ -206,7 +207,7 @@ def _predict(
 
 def _check_varied(values_kn: NDArray[np.float32], model_id: str, slide_id: str) -> None:
     if values_kn.shape[1] >= SAME_EVERYWHERE_MIN_TILES and (values_kn == values_kn[:, :1]).all():
-        raise InsaneOutputError(
+        raise ImplausibleOutputError(
             f"model {model_id} gives all {values_kn.shape[1]} tiles of slide {slide_id} exactly the same answer "
             f"({', '.join(f'{v:.3f}' for v in values_kn[:, 0])}). Its weights are damaged, or training failed."
         )
@@ -240,9 +241,9 @@ def write_results(reader: StoreReader, predictions: Predictions, result_dir: Pat
     write_geojson(result_dir / "predictions.geojson", predictions, reader.source_sha256, origin_xy0=origin_xy0)
     write_hotspots(result_dir / "hotspots.json", hotspots)
     # With two classes the second says it all; with more, each has its own picture.
-    pictured = predictions.class_names if len(predictions.class_names) > 2 else wanted
-    picture = thumbnail(reader, THUMBNAIL_PX)
-    for class_name in pictured:
+    shown = predictions.class_names if len(predictions.class_names) > 2 else wanted
+    image = thumbnail(reader, THUMBNAIL_PX)
+    for class_name in shown:
         path = result_dir / heatmap_name(class_name)
-        write_heatmap(path, reader, picture, predictions, class_name)
+        write_heatmap(path, reader, image, predictions, class_name)
     return len(hotspots)

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from pipeline.errors import InsaneOutputError, UnreadableError
+from pipeline.errors import ImplausibleOutputError, UnreadableError
 from training import inference
 
 
@@ -59,11 +59,11 @@ class Predictor:
         """Class probabilities, float32 (tiles, classes), of uint8 tiles (tiles, tile_px, tile_px, 3).
 
         Raises:
-            InsaneOutputError: the network gives numbers that are not finite.
+            ImplausibleOutputError: the network gives numbers that are not finite.
         """
         probabilities_nk = self._classifier.predict(tiles_nhwc)
         if not np.isfinite(probabilities_nk).all():
-            raise InsaneOutputError(
+            raise ImplausibleOutputError(
                 f"model {self.model_id} gives probabilities that are not numbers. "
                 "Its weights are damaged or training diverged: lower [optim] lr and train again."
             )

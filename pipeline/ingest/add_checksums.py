@@ -20,8 +20,8 @@ from pipeline.store.layout import CHECKSUM_CODEC, CHECKSUMS, CONTRACT_VERSION, L
 from pipeline.store.metadata import read_json, write_json
 from pipeline.store.plain_array import PlainArray, array_names
 from pipeline.store.reader import StoreReader
-from pipeline.store.shard import FileSum, with_checksum, write_shard
-from pipeline.store.threads import CORES, in_threads
+from pipeline.store.shard import FileChecksum, with_checksum, write_shard
+from pipeline.store.threads import CORES, parallel_for
 
 _NO_HARD_LINKS = {errno.EPERM, errno.EXDEV, errno.EMLINK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
 Files = dict[str, tuple[int, int, int]]
@@ -47,7 +47,7 @@ def add_checksums(store: Path) -> bool:
             raise _busy(store)
 
     with new_folder(store, before_swap=refuse_if_changed) as folder:
-        known: dict[str, FileSum] = {}
+        known: dict[str, FileChecksum] = {}
         for name, array in image_arrays(reader).items():
             if not array.spec.has_checksums:
                 known |= _rewrite_shards(array, folder / name, name)
@@ -82,7 +82,7 @@ def _busy(store: Path) -> LockedError:
     )
 
 
-def _rewrite_shards(array: ArrayReader, folder: Path, name: str) -> dict[str, FileSum]:
+def _rewrite_shards(array: ArrayReader, folder: Path, name: str) -> dict[str, FileChecksum]:
     """An array with the same streams and their checksums; a shard that is missing stays missing."""
     spec, written = replace(array.spec, has_checksums=True), {}
 
@@ -93,7 +93,7 @@ def _rewrite_shards(array: ArrayReader, folder: Path, name: str) -> dict[str, Fi
         if found is not None:
             written[f"{name}/{key}"] = found
 
-    in_threads(rewrite, itertools.product(range(spec.shard_rows), range(spec.shard_columns)), CORES)
+    parallel_for(rewrite, itertools.product(range(spec.shard_rows), range(spec.shard_columns)), CORES)
     write_json(folder / "zarr.json", spec.to_zarr_json())
     return written
 
@@ -138,7 +138,7 @@ def _link_the_rest(store: Path, folder: Path, files: Files) -> None:
             shutil.copyfile(store / name, target)
 
 
-def _finish(store: Path, folder: Path, known: dict[str, FileSum]) -> None:
+def _finish(store: Path, folder: Path, known: dict[str, FileChecksum]) -> None:
     """The new list of checksums, and the root, which says that the store is complete."""
     digest = write_checksums(folder, known)
     root = read_json(store / "zarr.json")

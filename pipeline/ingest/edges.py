@@ -13,11 +13,11 @@ import numpy as np
 from pipeline.codecs.images import encode_jpeg, encode_jpeg_2000
 from pipeline.codecs.types import DecodeError, Pixels, Stream
 from pipeline.errors import CorruptTileError
-from pipeline.ingest.repaired import MendedLevel, Position
+from pipeline.ingest.repaired import Position, RepairedLevel
 from pipeline.slides.slide import EncodedLevel, Slide, one_stream
 from pipeline.store.chunks import decode_chunk
 from pipeline.store.layout import FILL_VALUE
-from pipeline.store.threads import CORES, in_threads
+from pipeline.store.threads import CORES, parallel_for
 
 _SUSPICIOUS_SEAM = 12.0
 """Mean difference of pixels across a seam, over twice the one inside the neighbour, from which the parent is asked."""
@@ -34,17 +34,17 @@ class EdgeCheck:
         self._size, self._parent = slide.info.levels[level], slide.info.levels[level - 1]
         self._parent_is_empty = _EmptyParts(slide, level - 1)
 
-    def mended(self) -> MendedLevel | None:
+    def repair(self) -> RepairedLevel | None:
         """The level with its bad tiles built anew; None when there are none."""
         bad: dict[Position, Stream] = {}
 
         def look(row: int, column: int) -> None:
-            expected = self._rebuilt_if_bad(row, column)
+            expected = self._repaired_if_bad(row, column)
             if expected is not None:
                 bad[row, column] = (self._encode(expected),)
 
-        in_threads(look, self._candidates(), CORES)
-        return MendedLevel(self._encoded, dict(sorted(bad.items()))) if bad else None
+        parallel_for(look, self._candidates(), CORES)
+        return RepairedLevel(self._encoded, dict(sorted(bad.items()))) if bad else None
 
     def _candidates(self) -> Iterable[Position]:
         """Edge tiles, and tiles left out although the parent has pixels there."""
@@ -53,7 +53,7 @@ class EdgeCheck:
         left_out = {(int(r), int(c)) for r, c in np.argwhere(self._encoded.byte_counts() == 0)}
         return sorted(edge | {at for at in left_out if not self._parent_is_empty(self._box_in_parent(*at))})
 
-    def _rebuilt_if_bad(self, row: int, column: int) -> Pixels | None:
+    def _repaired_if_bad(self, row: int, column: int) -> Pixels | None:
         tile = self._decoded(row, column)
         if tile is not None and not self._seam_is_suspicious(row, column, tile):
             return None

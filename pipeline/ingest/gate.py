@@ -10,7 +10,7 @@ import tifffile
 
 from pipeline.codecs.types import DecodeError, Pixels
 from pipeline.errors import CorruptTileError
-from pipeline.slides.openslide.reader import OpenSlideSlide, SecondDecoder
+from pipeline.slides.openslide.reader import ReferenceDecoder, VendorSlide
 from pipeline.slides.slide import EncodedLevel, Slide, one_stream
 from pipeline.store.chunks import decode_chunk
 from pipeline.store.metadata import Gate
@@ -30,7 +30,7 @@ class PassThroughGate:
         self._num_tiles = num_tiles
         sizes_wh = [(level.width_px, level.height_px) for level in slide.info.levels]
         path = slide.openslide_file
-        self._second = SecondDecoder.for_level_sizes(path, sizes_wh) if path else None
+        self._second = ReferenceDecoder.for_level_sizes(path, sizes_wh) if path else None
         self.against = self._second.name if self._second else _own_decoder(slide)
 
     def __enter__(self) -> PassThroughGate:
@@ -50,7 +50,7 @@ class PassThroughGate:
         path = self._slide.openslide_file
         if path is None or self._second is None or verdict.tiles == 0 or verdict.against != self._second.name:
             return self._slide
-        return self._opened.enter_context(OpenSlideSlide(path, every_level=True))
+        return self._opened.enter_context(VendorSlide(path, every_level=True))
 
     def check(self, level: int, encoded: EncodedLevel, *, without: Collection[tuple[int, int]] = ()) -> Gate:
         """Compare sampled tiles of a level.
@@ -62,13 +62,13 @@ class PassThroughGate:
             CorruptTileError: no decoder can read a sampled tile.
         """
         sample = [at for at in sample_tiles(encoded, self._num_tiles) if at not in without]
-        witnesses: set[str] = set()
+        references: set[str] = set()
         for row, column in sample:
-            reason, witness = self._difference(level, encoded, row, column)
+            reason, reference = self._difference(level, encoded, row, column)
             if reason:
-                return Gate(tiles=len(sample), against=witness, equal=False, reason=reason)
-            witnesses.add(witness)
-        return Gate(tiles=len(sample), against=", ".join(sorted(witnesses)), equal=True)
+                return Gate(tiles=len(sample), against=reference, equal=False, reason=reason)
+            references.add(reference)
+        return Gate(tiles=len(sample), against=", ".join(sorted(references)), equal=True)
 
     def _difference(self, level: int, encoded: EncodedLevel, row: int, column: int) -> tuple[str | None, str]:
         """How the tile differs, None if it does not; and who was asked."""
@@ -83,12 +83,12 @@ class PassThroughGate:
                 f"the tile in row {row}, column {column} of level {level} cannot be decoded ({error}). "
                 "The file is damaged; copy or scan it again."
             ) from error
-        expected, witness = self._expected(level, encoded, row, column)
+        expected, reference = self._expected(level, encoded, row, column)
         found = decoded[: expected.shape[0], : expected.shape[1]]
         if np.array_equal(found, expected):
-            return None, witness
+            return None, reference
         worst = int(np.abs(found.astype(int) - expected).max())
-        return f"tile in row {row}, column {column} differs from {witness} by up to {worst}", witness
+        return f"tile in row {row}, column {column} differs from {reference} by up to {worst}", reference
 
     def _expected(self, level: int, encoded: EncodedLevel, row: int, column: int) -> tuple[Pixels, str]:
         t = encoded.tile_px

@@ -25,7 +25,7 @@ _HEADER_BYTES, _ENTRY_BYTES = 128, 12
 _MAX_TAGS = 100
 
 
-def colours_only(profile: bytes) -> bytes | None:
+def strip_icc_text(profile: bytes) -> bytes | None:
     """A profile that gives the same colours, without texts, dates and names of devices.
 
     Returns:

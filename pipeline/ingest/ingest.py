@@ -66,7 +66,7 @@ def ingest_slide(
     A run that was killed left the shards it had finished; this one goes on with the others.
 
     Raises:
-        MissingMppError, UnreadableError, CorruptTileError, NotBrightfieldRgbError, ClaimsTooMuchError: the slide.
+        MissingMppError, UnreadableError, CorruptTileError, NotBrightfieldRgbError, DecompressionBombError: the slide.
         ChangedSourceError: the id stands for other bytes, or the file changed while it was read.
         LockedError, DiskFullError: the target.
     """

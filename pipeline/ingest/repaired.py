@@ -16,38 +16,38 @@ Position = tuple[int, int]
 """(row, column) of a tile."""
 
 
-class MendedLevel:
+class RepairedLevel:
     """An encoded level in which some tiles are built from the parent level."""
 
-    def __init__(self, encoded: EncodedLevel, mended: dict[Position, Stream]) -> None:
-        self._encoded, self.mended = encoded, mended
+    def __init__(self, encoded: EncodedLevel, repaired: dict[Position, Stream]) -> None:
+        self._encoded, self.repaired = encoded, repaired
         self.codec, self.tile_px = encoded.codec, encoded.tile_px
         self.columns, self.rows = encoded.columns, encoded.rows
 
     def byte_counts(self) -> NDArray[np.int64]:
         counts = self._encoded.byte_counts().copy()
-        for position, stream in self.mended.items():
+        for position, stream in self.repaired.items():
             counts[position] = sum(map(len, stream))
         return counts
 
     def streams(self, row: int, columns: range) -> list[Stream]:
-        if not any((row, column) in self.mended for column in columns):
+        if not any((row, column) in self.repaired for column in columns):
             return self._encoded.streams(row, columns)
         found: list[Stream] = []
         for column in columns:
-            one = self.mended.get((row, column))
+            one = self.repaired.get((row, column))
             found += self._encoded.streams(row, range(column, column + 1)) if one is None else [one]
         return found
 
     def pixels(self, position: Position) -> Pixels:
         """A mended tile, uint8 (tile_px, tile_px, 3)."""
-        return decode_chunk(self.codec, b"".join(self.mended[position]), self.tile_px)
+        return decode_chunk(self.codec, b"".join(self.repaired[position]), self.tile_px)
 
 
-class MendedSlide:
+class RepairedSlide:
     """A slide that shows mended tiles in place of its own."""
 
-    def __init__(self, slide: Slide, levels: dict[int, MendedLevel]) -> None:
+    def __init__(self, slide: Slide, levels: dict[int, RepairedLevel]) -> None:
         self._slide, self.levels = slide, levels
         self.info, self.files = slide.info, slide.files
 
@@ -56,21 +56,21 @@ class MendedSlide:
         return self._slide.openslide_file
 
     def read_region(self, level: int, x_px: int, y_px: int, width_px: int, height_px: int) -> Pixels:
-        mended, size = self.levels.get(level), self.info.levels[level]
+        repaired, size = self.levels.get(level), self.info.levels[level]
         x0, y0 = max(x_px, 0), max(y_px, 0)
         x1, y1 = min(x_px + width_px, size.width_px), min(y_px + height_px, size.height_px)
-        if mended is None or x0 >= x1 or y0 >= y1:
+        if repaired is None or x0 >= x1 or y0 >= y1:
             return self._slide.read_region(level, x_px, y_px, width_px, height_px)
-        t = mended.tile_px
+        t = repaired.tile_px
         tiles = [(r, c) for r in range(y0 // t, -(-y1 // t)) for c in range(x0 // t, -(-x1 // t))]
-        if not any(tile in mended.mended for tile in tiles):
+        if not any(tile in repaired.repaired for tile in tiles):
             return self._slide.read_region(level, x_px, y_px, width_px, height_px)
         region = np.full((height_px, width_px, 3), FILL_VALUE, np.uint8)
         for row, column in tiles:  # one by one: the file's own tile may not even decode
             left, top = max(x0, column * t), max(y0, row * t)
             right, bottom = min(x1, (column + 1) * t), min(y1, (row + 1) * t)
-            if (row, column) in mended.mended:
-                tile = mended.pixels((row, column))
+            if (row, column) in repaired.repaired:
+                tile = repaired.pixels((row, column))
                 part = tile[top - row * t : bottom - row * t, left - column * t : right - column * t]
             else:
                 part = self._slide.read_region(level, left, top, right - left, bottom - top)
@@ -83,7 +83,7 @@ class MendedSlide:
     def associated_image(self, name: str) -> Pixels:
         return self._slide.associated_image(name)
 
-    def __enter__(self) -> MendedSlide:
+    def __enter__(self) -> RepairedSlide:
         return self
 
     def __exit__(self, *exc: object) -> None:

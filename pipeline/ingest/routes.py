@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pipeline.config import IngestConfig
 from pipeline.ingest.edges import EdgeCheck
 from pipeline.ingest.gate import PassThroughGate
-from pipeline.ingest.repaired import MendedSlide, Position
+from pipeline.ingest.repaired import Position, RepairedSlide
 from pipeline.slides.slide import EncodedLevel, LevelSize, Slide, level_size
 from pipeline.store.layout import MAX_CHUNK_PX, MAX_SHARD_CHUNKS, ArraySpec, Codec
 from pipeline.store.metadata import Gate, Level
@@ -39,24 +39,24 @@ def plan_levels(slide: Slide, gate: PassThroughGate, config: IngestConfig) -> li
     Raises:
         CorruptTileError: a sampled tile that no decoder can read.
     """
-    mended = MendedSlide(slide, {})
-    plans = [_of_source(mended, level, gate, config) for level in range(len(slide.info.levels))]
+    repaired_slide = RepairedSlide(slide, {})
+    plans = [_of_source(repaired_slide, level, gate, config) for level in range(len(slide.info.levels))]
     return plans + list(_built(plans[-1].spec, len(plans), slide.info.levels[0], config))
 
 
-def _of_source(slide: MendedSlide, level: int, gate: PassThroughGate, config: IngestConfig) -> LevelPlan:
-    """The plan of a level; what was mended in it is kept for the levels after it."""
+def _of_source(slide: RepairedSlide, level: int, gate: PassThroughGate, config: IngestConfig) -> LevelPlan:
+    """The plan of a level; what was repaired in it is kept for the levels after it."""
     size, own = slide.info.levels[level], slide.encoded_level(level)
     rebuilt: tuple[Position, ...] = ()
     if level and slide.info.format == APERIO and not isinstance(own, str):
-        mended = EdgeCheck(slide, level, own).mended()
-        if mended:
-            slide.levels[level], rebuilt = mended, tuple(mended.mended)
+        repaired = EdgeCheck(slide, level, own).repair()
+        if repaired:
+            slide.levels[level], rebuilt = repaired, tuple(repaired.repaired)
     encoded, verdict = _passing(slide, level, gate, config, rebuilt)
     if encoded is None:
         spec = _spec(size, _decode_chunk_px(size, config), _codec(config), config.decode_shard_px, config)
         about = _level(level, size.downsample, "decode", spec, config, gate=verdict)
-        decoder = MendedSlide(gate.decoder_after(verdict), slide.levels)
+        decoder = RepairedSlide(gate.decoder_after(verdict), slide.levels)
         return LevelPlan(about.model_copy(update={"rebuilt": rebuilt}), spec, decoder=decoder)
     is_last = level == len(slide.info.levels) - 1  # others may be built from it
     spec = _spec(size, encoded.tile_px, encoded.codec, config.decode_shard_px if is_last else config.shard_px, config)

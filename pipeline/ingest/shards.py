@@ -24,8 +24,8 @@ from pipeline.store.array_reader import ArrayReader
 from pipeline.store.chunks import decode_chunk, encode_zstd
 from pipeline.store.layout import FILL_VALUE, ArraySpec
 from pipeline.store.metadata import write_json
-from pipeline.store.shard import FileSum, sum_file, write_shard
-from pipeline.store.threads import CORES, in_threads
+from pipeline.store.shard import FileChecksum, sum_file, write_shard
+from pipeline.store.threads import CORES, parallel_for
 
 COPIERS = 2 * CORES
 """Copying waits for the disk about half of the time."""
@@ -38,7 +38,7 @@ class LevelsWriter:
 
     def __init__(self, image_dir: Path, plans: list[LevelPlan], advance: Advance) -> None:
         self._dir, self._plans, self._advance = image_dir, plans, advance
-        self.sums: dict[str, FileSum] = {}
+        self.sums: dict[str, FileChecksum] = {}
         """Of the shards written by this run, by path below the image."""
         # One thread, in order: a built shard is never on the disk before those it was built from.
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="write")
@@ -116,7 +116,7 @@ class LevelsWriter:
             if chunks[at]:
                 paste(block, decode_chunk(codec, b"".join(chunks[at]), t), at % n * t, at // n * t)
 
-        in_threads(place, ((at,) for at in range(n * n)), CORES)
+        parallel_for(place, ((at,) for at in range(n * n)), CORES)
         return block
 
     # --- decode and build ------------------------------------------------------------------------
@@ -169,7 +169,7 @@ class LevelsWriter:
             if block is not None:
                 paste(block, pixels, left, top)
 
-        in_threads(encode, ((r, c) for r in range(-(-height // t)) for c in range(-(-width // t))), CORES)
+        parallel_for(encode, ((r, c) for r in range(-(-height // t)) for c in range(-(-width // t))), CORES)
         self._waiting.append(self._writer.submit(self._write, index, row, column, chunks))
         while len(self._waiting) > MAX_WAITING:
             self._waiting.popleft().result()
@@ -202,7 +202,7 @@ class LevelsWriter:
         if written is not None:
             self.sums[str(path.relative_to(self._dir))] = written
 
-    def all_sums(self) -> dict[str, FileSum]:
+    def all_sums(self) -> dict[str, FileChecksum]:
         """Length and checksum of every shard, also of those that an earlier run wrote; by path below the image."""
         found = {}
         for plan in self._plans:

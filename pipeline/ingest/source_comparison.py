@@ -10,7 +10,7 @@ import numpy as np
 from pipeline.errors import ChangedSourceError, DamagedStoreError
 from pipeline.files import sha256_of_files
 from pipeline.ingest.shards import halve
-from pipeline.slides.openslide.reader import OpenSlideSlide
+from pipeline.slides.openslide.reader import VendorSlide
 from pipeline.slides.registry import open_slide
 from pipeline.slides.slide import Slide
 from pipeline.store.integrity import WITH_CHUNK_CHECKSUMS, WITH_LIST, find_damage, find_overlay_damage, sampled
@@ -88,7 +88,7 @@ def _differences(reader: StoreReader, source: Path, series: str | None, sample_c
                 found += _built_wrongly(reader, level, about, sample_chunks)
             elif about.quality is None:
                 path = slide.openslide_file if _openslide_decides(about) else None
-                decoder = opened.enter_context(OpenSlideSlide(path, every_level=True)) if path else slide
+                decoder = opened.enter_context(VendorSlide(path, every_level=True)) if path else slide
                 found += _unlike_source(reader, level, about, decoder, sample_chunks)
         return found
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pipeline.codecs.types import Pixels, Stream
 from pipeline.config import IngestConfig
-from pipeline.ingest.icc import colours_only
+from pipeline.ingest.icc import strip_icc_text
 from pipeline.ingest.mpp import Mpp
 from pipeline.ingest.routes import LevelPlan
 from pipeline.ingest.shards import COPIERS, LevelsWriter, encoded_chunk
@@ -135,7 +135,7 @@ class StoreWriter:
         self, slide_id: str, source: Source, tissue: Tissue, associated: tuple[str, ...], found: dict[str, object]
     ) -> SlideAttributes:
         info = self.slide.info
-        icc = colours_only(info.icc) if info.icc else None
+        icc = strip_icc_text(info.icc) if info.icc else None
         return SlideAttributes(
             slide_id=slide_id,
             mpp0=self.mpp.mpp0,

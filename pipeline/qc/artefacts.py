@@ -93,7 +93,7 @@ def find_folds(overview: Pixels, lightest: NDArray[np.uint8], tissue: Mask, mpp:
     if not inside.any():
         return np.zeros_like(tissue)
     coarse, coarse_gaps = (
-        np.asarray(cv2.resize(picture, half_wh, interpolation=cv2.INTER_AREA), np.uint8) for picture in (overview, gaps)
+        np.asarray(cv2.resize(image, half_wh, interpolation=cv2.INTER_AREA), np.uint8) for image in (overview, gaps)
     )
     side = _odd(FOLD_SMOOTH_UM / (2 * mpp))
     density = cv2.blur(_density_mean(coarse), (side, side))

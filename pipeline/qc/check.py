@@ -40,7 +40,7 @@ class QualityReport:
     reasons: tuple[str, ...]
     shares: dict[str, float | None]
     """Per score, the share of the tissue's cells above its threshold; None: could not be judged."""
-    picture: Path
+    image: Path
     skipped: bool
     seconds: float
 
@@ -55,7 +55,7 @@ def check_quality(
     """
     start = time.perf_counter()
     reader = StoreReader(project.store_path(slide_id))
-    picture = project.quality_dir(slide_id) / "quality.png"
+    image = project.quality_dir(slide_id) / "quality.png"
     made_from = {
         "source_sha256": reader.source_sha256,
         "settings": config.model_dump(mode="json"),
@@ -64,11 +64,11 @@ def check_quality(
     summary = finished_quality(reader, made_from)
     skipped = summary is not None
     if summary is None:
-        summary = _check(reader, config, made_from, picture, advance)
-    elif not picture.exists():
+        summary = _check(reader, config, made_from, image, advance)
+    elif not image.exists():
         quality = read_quality(reader.path)
         assert quality is not None
-        write_thumbnail(picture, reader, quality, summary)
+        write_thumbnail(image, reader, quality, summary)
     seconds = round(time.perf_counter() - start, 3)
     shares = {name: entry["share_above"] for name, entry in summary["scores"].items()}
     return QualityReport(
@@ -77,14 +77,14 @@ def check_quality(
         verdict=summary["verdict"],
         reasons=tuple(summary["reasons"]),
         shares=shares,
-        picture=picture,
+        image=image,
         skipped=skipped,
         seconds=seconds,
     )
 
 
 def _check(
-    reader: StoreReader, config: QualityConfig, made_from: dict[str, Any], picture: Path, advance: Advance
+    reader: StoreReader, config: QualityConfig, made_from: dict[str, Any], image: Path, advance: Advance
 ) -> dict[str, Any]:
     grid = quality_grid(reader.size_wh_px0, reader.mpp0, config)
     mask_yx, mask_mpp = read_tissue(reader.path)
@@ -107,7 +107,7 @@ def _check(
     summary |= {"made_from": made_from, "versions": versions()}
     attributes = {"made_from": made_from, "thresholds": {n: config.limit(n).threshold for n in SCORE_NAMES}}
     quality = Quality(SCORE_NAMES, scores_cyx.astype(np.float16), grid.cell_px0, attributes)
-    write_thumbnail(picture, reader, quality, summary)
+    write_thumbnail(image, reader, quality, summary)
     write_quality(reader.path, quality, mpp0=reader.mpp0, summary=summary, stain=stain)
     return summary
 

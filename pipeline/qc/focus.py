@@ -35,7 +35,7 @@ def edge_energies(
         cv2.GaussianBlur(green, (0, 0), REBLUR_SIGMA_PX, borderType=cv2.BORDER_REFLECT_101), np.float32
     )
     weight = tissue_yx.astype(np.float32)
-    sharp, soft = (_sum_cells(_tenengrad(picture) * weight, cell_px) for picture in (green, blurred))
+    sharp, soft = (_sum_cells(_tenengrad(image) * weight, cell_px) for image in (green, blurred))
     return sharp, soft
 
 

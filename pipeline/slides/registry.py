@@ -6,10 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pipeline.errors import UnreadableError
-from pipeline.slides.openslide.reader import OpenSlideSlide, detect_vendor
+from pipeline.slides.openslide.reader import VendorSlide, detect_vendor
 from pipeline.slides.reading import is_dicom
 from pipeline.slides.slide import Slide
-from pipeline.slides.tiff.reader import TiffSlide, hides_ycc, is_tiff
+from pipeline.slides.tiff.reader import TiffSlide, has_unmarked_ycc, is_tiff
 
 TIFF_VENDORS = {None, "aperio", "generic-tiff", "philips"}
 """OpenSlide's names of the families whose TIFF structure is plain enough to read tile by tile."""
@@ -36,7 +36,7 @@ def _open_tiff(path: Path, series: str | None) -> Slide:
 
 def _open_openslide(path: Path, series: str | None) -> Slide:
     _refuse_series(path, series)
-    return OpenSlideSlide(path)
+    return VendorSlide(path)
 
 
 def _refuse_series(path: Path, series: str | None) -> None:
@@ -58,7 +58,7 @@ def _is_plain_tiff(path: Path, vendor: str | None) -> bool:
     if vendor not in TIFF_VENDORS or not path.is_file() or not is_tiff(path):
         return False
     # What OpenSlide takes for a generic TIFF it reads through libtiff, which knows no JPEG 2000.
-    return vendor == "generic-tiff" or not hides_ycc(path)
+    return vendor == "generic-tiff" or not has_unmarked_ycc(path)
 
 
 READERS: list[tuple[str, Callable[[Path, str | None], bool], Callable[[Path, str | None], Slide]]] = [
@@ -79,7 +79,7 @@ def open_slide(path: Path, series: str | None = None) -> Slide:
     Raises:
         UnreadableError: no such file, no reader knows it, or it is damaged.
         NotBrightfieldRgbError: it holds something else than 8-bit RGB.
-        ClaimsTooMuchError: it claims more pixels than its bytes can hold.
+        DecompressionBombError: it claims more pixels than its bytes can hold.
     """
     _check_file(path)
     try:

@@ -18,7 +18,7 @@ from pipeline.store.chunks import decode_chunk
 from pipeline.store.inside import INGEST_AGAIN, check_inside
 from pipeline.store.layout import FILL_VALUE, ArraySpec
 from pipeline.store.shard import MISSING, read_index, without_checksum
-from pipeline.store.threads import in_threads
+from pipeline.store.threads import parallel_for
 from training.foundation.reading import open_regular, read_json_file
 
 """uint8 of shape (height, width, 3), RGB."""
@@ -250,7 +250,7 @@ class ArrayReader:
         step = -(-len(columns) // threads)
         starts = range(columns.start, columns.stop, step)
         runs = ((row, first, min(first + step, columns.stop)) for row in rows for first in starts)
-        in_threads(paste, runs, threads)
+        parallel_for(paste, runs, threads)
         return region
 
     def read_whole(self, width_px: int, height_px: int) -> Pixels:

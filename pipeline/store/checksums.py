@@ -11,7 +11,7 @@ from pathlib import Path
 from pipeline.files import sha256_of
 from pipeline.store.layout import CHECKSUMS, PREDICTIONS, QUALITY
 from pipeline.store.metadata import read_json, write_json
-from pipeline.store.shard import FileSum, sum_file
+from pipeline.store.shard import FileChecksum, sum_file
 
 _LATER = (PREDICTIONS, QUALITY)
 
@@ -28,7 +28,7 @@ def _is_hidden(name: str) -> bool:
     return any(part.startswith(".") for part in name.split("/"))
 
 
-def write_checksums(store: Path, known: Mapping[str, FileSum]) -> str:
+def write_checksums(store: Path, known: Mapping[str, FileChecksum]) -> str:
     """Write the list; files that are not in `known` are read. Returns the list's own SHA-256."""
     files = {name: known.get(name) or sum_file(store / name) for name in covered_files(store)}
     entries = {name: [found.bytes, f"{found.crc32c:08x}"] for name, found in files.items()}
@@ -36,11 +36,11 @@ def write_checksums(store: Path, known: Mapping[str, FileSum]) -> str:
     return list_digest(store)
 
 
-def read_checksums(store: Path) -> dict[str, FileSum]:
+def read_checksums(store: Path) -> dict[str, FileChecksum]:
     """The list as it was written. Raises OSError, ValueError."""
     try:
         entries = read_json(store / CHECKSUMS)["files"]
-        return {str(name): FileSum(int(length), int(crc, 16)) for name, (length, crc) in entries.items()}
+        return {str(name): FileChecksum(int(length), int(crc, 16)) for name, (length, crc) in entries.items()}
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{CHECKSUMS}: is no list of checksums ({type(error).__name__}: {error})") from error
 

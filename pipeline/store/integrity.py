@@ -20,7 +20,7 @@ from pipeline.store.metadata import SlideAttributes, read_json
 from pipeline.store.plain_array import PlainArray, array_names
 from pipeline.store.reader import LevelArray, StoreReader, is_store
 from pipeline.store.shard import sum_file
-from pipeline.store.threads import in_threads
+from pipeline.store.threads import parallel_for
 from training.foundation.reading import MAX_JSON_BYTES, read_regular
 
 OME_XML = "OME/METADATA.ome.xml"
@@ -159,7 +159,7 @@ def _files(store: Path, attributes: SlideAttributes, threads: int) -> list[str]:
                 f"{name}: {is_.bytes} bytes with CRC {is_.crc32c:08x}, was {was.bytes} with {was.crc32c:08x}"
             )
 
-    in_threads(check, ((index,) for index in range(len(both))), threads)
+    parallel_for(check, ((index,) for index in range(len(both))), threads)
     return found + sorted(damaged)
 
 
@@ -177,7 +177,7 @@ def _chunks(array: ArrayReader, name: str, sample_chunks: int, every_chunk: bool
 
     spec = array.spec
     grid = itertools.product(range(spec.rows), range(spec.columns)) if every_chunk else sampled(spec, sample_chunks)
-    in_threads(decode, grid, threads)
+    parallel_for(decode, grid, threads)
     return sorted(damaged)
 
 

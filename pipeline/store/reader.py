@@ -20,7 +20,7 @@ from pipeline.store.layout import IMAGE, TISSUE
 from pipeline.store.metadata import read_json
 from pipeline.store.resample import area_mean
 from pipeline.store.root import read_root
-from pipeline.store.threads import in_threads
+from pipeline.store.threads import parallel_for
 
 HALF_A_PIXEL = 0.5
 """Where resampling would move the last pixel of a picture by less, a level's pixels are taken as they are."""
@@ -130,7 +130,7 @@ class StoreReader:
             x_px, y_px = corners_xy[index]
             array.read_region(int(x_px), int(y_px), width_px, height_px, out=batch[index])
 
-        in_threads(read, ((index,) for index in range(len(corners_xy))), threads)
+        parallel_for(read, ((index,) for index in range(len(corners_xy))), threads)
         return batch
 
     def read_at_mpp(

@@ -29,7 +29,7 @@ ShardIndex = NDArray[np.uint64]
 
 
 @dataclass(frozen=True)
-class FileSum:
+class FileChecksum:
     """Length of a file and the CRC-32C of all of it."""
 
     bytes: int
@@ -38,7 +38,7 @@ class FileSum:
 
 def write_shard(
     path: Path, chunks: Iterable[Sequence[bytes | memoryview]], *, with_checksums: bool = True
-) -> FileSum | None:
+) -> FileChecksum | None:
     """Write all chunks of a shard, in C order, whole or not at all; the folder must be there.
 
     A shard without any chunk is not written (None): readers take the fill value.
@@ -47,8 +47,8 @@ def write_shard(
         chunks: per chunk the buffers that make it up; none for a chunk that is left out. Taken as they are written.
         with_checksums: put each chunk's CRC-32C behind it.
     """
-    aside = path.with_name(f".{path.name}.partial")
-    with _Pieces(aside) as out:
+    temporary = path.with_name(f".{path.name}.partial")
+    with _Pieces(temporary) as out:
         index: list[int] = []
         for chunk in chunks:
             if chunk:
@@ -59,8 +59,8 @@ def write_shard(
             return None
         out.add(with_checksum([np.asarray(index, dtype="<u8").tobytes()]))
         out.finish()
-    aside.replace(path)
-    return FileSum(out.length, out.crc32c)
+    temporary.replace(path)
+    return FileChecksum(out.length, out.crc32c)
 
 
 def with_checksum(buffers: Sequence[bytes | memoryview]) -> tuple[bytes, bytes]:
@@ -123,13 +123,13 @@ class _Pieces:
             os.close(self._descriptor)
 
 
-def sum_file(path: Path) -> FileSum:
+def sum_file(path: Path) -> FileChecksum:
     """Length and CRC-32C of a file, read in pieces."""
     crc = length = 0
     with open(open_regular(path), "rb", buffering=0) as stream:
         while piece := stream.read(4 * 2**20):
             crc, length = google_crc32c.extend(crc, piece), length + len(piece)
-    return FileSum(length, crc)
+    return FileChecksum(length, crc)
 
 
 def index_bytes(num_chunks: int) -> int:

@@ -20,7 +20,7 @@ def _pool(threads: int, process: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, thread_name_prefix="gemslide")
 
 
-def in_threads(work: Callable[..., None], arguments: Iterable[tuple[int, ...]], threads: int) -> None:
+def parallel_for(work: Callable[..., None], arguments: Iterable[tuple[int, ...]], threads: int) -> None:
     """Call `work` with every tuple of arguments; after an error no more are begun, and it is raised.
 
     The work itself must not come here again: with all threads waiting nobody would be left to work.

@@ -11,7 +11,7 @@ from pipeline.annotations.files import read_annotations, write_annotations
 from pipeline.annotations.objects import AnnotationFile
 from pipeline.annotations.region import check_regions
 from pipeline.annotations.repair import RepairReport, labelled_regions
-from pipeline.cli_output import Reporter, errors_in_words
+from pipeline.cli_output import Reporter, report_errors
 from pipeline.errors import BadAnnotationError
 from pipeline.slides.registry import open_slide
 from pipeline.source_names import SourceNames
@@ -20,7 +20,7 @@ from pipeline.store.reader import StoreReader
 
 def run_convert(source: Path, target: Path, to: Literal["qupath", "asap", "imagescope"], *, as_json: bool) -> None:
     reporter = Reporter(as_json=as_json, sources=SourceNames(source, target))
-    with errors_in_words(as_json=as_json, name="annotations", reporter=reporter):
+    with report_errors(as_json=as_json, name="annotations", reporter=reporter):
         if target.exists():
             raise BadAnnotationError(f"{target}: exists already; it may hold work. Delete it or choose another name.")
         file = read_annotations(source)
@@ -44,7 +44,7 @@ def run_convert(source: Path, target: Path, to: Literal["qupath", "asap", "image
 
 def run_check(path: Path, slide: Path | None, *, as_json: bool) -> None:
     reporter = Reporter(as_json=as_json, sources=SourceNames(path, *([slide] if slide else [])))
-    with errors_in_words(as_json=as_json, name="annotations", reporter=reporter):
+    with report_errors(as_json=as_json, name="annotations", reporter=reporter):
         file = read_annotations(path)
         regions, repairs = labelled_regions(file)
         facts = _facts(file, repairs)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from pipeline.cli_output import Reporter, errors_in_words
+from pipeline.cli_output import Reporter, report_errors
 from pipeline.cohort.manifest import init_cohort, load_cohort
 from pipeline.cohort.pseudonyms import pseudonymize_cohort
 from pipeline.cohort.split import assign_splits
@@ -18,7 +18,7 @@ from pipeline.source_names import SourceNames
 
 
 def run_init(folder: Path, out: Path) -> None:
-    with errors_in_words():
+    with report_errors():
         cohort = init_cohort(folder, out)
     annotated = sum(entry.annotations is not None for entry in cohort.entries)
     typer.echo(f"{out}: {len(cohort.entries)} slides, {annotated} with annotations beside them.")
@@ -29,7 +29,7 @@ def run_init(folder: Path, out: Path) -> None:
 
 def run_check(manifest: Path, project: Path, *, as_json: bool) -> None:
     reporter = Reporter(as_json=as_json, sources=SourceNames(manifest, project=Project(project)))
-    with errors_in_words(as_json=as_json, name="cohort", reporter=reporter):
+    with report_errors(as_json=as_json, name="cohort", reporter=reporter):
         cohort = load_cohort(manifest)
         settings = load_settings(open_project(project).settings_path)
         assign_splits(cohort.included, settings.tile.split)
@@ -41,7 +41,7 @@ def run_check(manifest: Path, project: Path, *, as_json: bool) -> None:
 
 
 def run_pseudonymize(manifest: Path, map_path: Path, out: Path, project: Path | None, *, keep_site: bool) -> None:
-    with errors_in_words():
+    with report_errors():
         done = pseudonymize_cohort(manifest, map_path, out, project=project, keep_site=keep_site)
     typer.echo(f"{out}: {done.num_slides} slides, {done.num_patients} patients; {done.num_new} new pseudonyms.")
     typer.echo(f"{map_path} is the only way back to the names. Keep it apart from the project, and keep a copy.")

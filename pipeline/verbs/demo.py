@@ -8,7 +8,7 @@ from pathlib import Path
 
 import typer
 
-from pipeline.cli_output import Reporter, errors_in_words
+from pipeline.cli_output import Reporter, report_errors
 from pipeline.demo.demo import run_demo, summary
 from pipeline.project import open_project
 from pipeline.run_record import SlideOutcome
@@ -16,7 +16,7 @@ from pipeline.run_record import SlideOutcome
 
 def run(project_dir: Path, *, as_json: bool) -> None:
     start = time.perf_counter()
-    with errors_in_words(as_json=as_json, name="demo"):
+    with report_errors(as_json=as_json, name="demo"):
         result = run_demo(open_project(project_dir), say=lambda text: typer.echo(text, err=True))
     seconds = round(time.perf_counter() - start, 1)
     if as_json:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import typer
 
-from pipeline.cli_output import Reporter, errors_in_words
+from pipeline.cli_output import Reporter, report_errors
 from pipeline.config import load_settings, replace
 from pipeline.evaluation.evaluate import Evaluation, evaluate_model
 from pipeline.evaluation.report import write_report
@@ -28,7 +28,7 @@ def run_evaluate(
 ) -> None:
     project = open_project(project_dir)
     start = time.perf_counter()
-    with errors_in_words(as_json=as_json, name=model):
+    with report_errors(as_json=as_json, name=model):
         model = find_package(model, project).name
         config = replace(load_settings(project.settings_path).evaluate, split=split)
         record = RunRecord("evaluate", {"evaluate": config.model_dump(), "model": model, "tile_set": tile_set})

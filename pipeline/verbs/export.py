@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pipeline.cli_output import Reporter, errors_in_words
+from pipeline.cli_output import Reporter, report_errors
 from pipeline.export.export import ExportRequest, export_slide, kind_of
 from pipeline.progress import bar
 from pipeline.project import STORE_SUFFIX, Project, open_project, slide_id_of
@@ -17,7 +17,7 @@ def run_export(
 ) -> None:
     reporter = Reporter(as_json=as_json, sources=SourceNames(out, project=Project(project_dir)))
     reporter.sources.add_typed([slide], Project(project_dir))
-    with errors_in_words(as_json=as_json, name="export", reporter=reporter):
+    with report_errors(as_json=as_json, name="export", reporter=reporter):
         project, store = _find_store(slide, open_project(project_dir))
         request = ExportRequest(store, out, kind_of(to, out), quality, associated)
         # The record says neither where the copy went nor under which name: both can name people.

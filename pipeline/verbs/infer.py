@@ -6,7 +6,7 @@ import os
 from functools import partial
 from pathlib import Path
 
-from pipeline.cli_output import Reporter, errors_in_words
+from pipeline.cli_output import Reporter, report_errors
 from pipeline.config import InferConfig, load_settings
 from pipeline.errors import UnreadableError
 from pipeline.files import sha256_of
@@ -23,7 +23,7 @@ def run_infer(model: str, slides: list[str], project_dir: Path, *, as_json: bool
     project = open_project(project_dir)
     reporter = Reporter(as_json=as_json, sources=SourceNames(project=project))
     reporter.sources.add_typed(slides, project)
-    with errors_in_words(as_json=as_json, reporter=reporter):
+    with report_errors(as_json=as_json, reporter=reporter):
         config = load_settings(project.settings_path).infer
         package = find_package(model, project)
         predictor = Predictor.load(package)

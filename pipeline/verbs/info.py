@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from pipeline.cli_output import Reporter, errors_in_words
+from pipeline.cli_output import Reporter, report_errors
 from pipeline.project import open_project
 from pipeline.slides.registry import open_slide
 from pipeline.slides.slide import EncodedLevel
@@ -23,7 +23,7 @@ CODEC_NAMES = {"imagecodecs_jpeg": "JPEG", "imagecodecs_jpeg2k": "JPEG 2000", "z
 def run_info(path: Path, project_dir: Path, *, series: str | None, as_json: bool) -> None:
     project = open_project(project_dir)
     reporter = Reporter(as_json=as_json, sources=SourceNames(project=project))
-    with errors_in_words(as_json=as_json, name="info", reporter=reporter):
+    with report_errors(as_json=as_json, name="info", reporter=reporter):
         if not path.exists() and is_name(path.name) and project.store_path(path.name).exists():
             path = project.store_path(path.name)  # a slide id
         reporter.sources.add_typed([str(path)], project)

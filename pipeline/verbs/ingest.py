@@ -8,7 +8,7 @@ from pathlib import Path
 
 import typer
 
-from pipeline.cli_output import Reporter, errors_in_words
+from pipeline.cli_output import Reporter, report_errors
 from pipeline.cohort.manifest import load_cohort
 from pipeline.config import IngestConfig, load_settings, replace
 from pipeline.errors import BadManifestError, GemslideError
@@ -33,7 +33,7 @@ def run_ingest(
     """Ingest slides; `keep` names associated images to keep besides those of the settings."""
     project = open_project(project_dir)
     reporter = Reporter(as_json=as_json, sources=SourceNames(*sources, project=project))
-    with errors_in_words(as_json=as_json, reporter=reporter):
+    with report_errors(as_json=as_json, reporter=reporter):
         config = load_settings(project.settings_path).ingest
         config = replace(config, keep_associated=tuple(dict.fromkeys((*config.keep_associated, *keep))))
         requests = _requests(sources, mpp, series)

@@ -11,7 +11,7 @@ from typing import Any
 import typer
 
 from pipeline import errors
-from pipeline.cli_output import errors_in_words
+from pipeline.cli_output import report_errors
 from pipeline.files import write_text_atomic
 from pipeline.launch import show_plan
 from pipeline.project import open_project
@@ -31,7 +31,7 @@ TIMES = (
 
 
 def run_plan(recipe: Path, project: Path, *, tile_px: int | None, draw: Path | None, as_json: bool) -> None:
-    with errors_in_words(as_json=as_json, name=recipe.stem):
+    with report_errors(as_json=as_json, name=recipe.stem):
         if draw:
             _check_place(draw)
         if not as_json:
@@ -41,7 +41,7 @@ def run_plan(recipe: Path, project: Path, *, tile_px: int | None, draw: Path | N
             _write(draw, report.pop("svg"))
             report["drawn_in"] = str(draw)
     del report["ok"]
-    typer.echo(json.dumps(report) if as_json else "\n".join(_in_words(report)))
+    typer.echo(json.dumps(report) if as_json else "\n".join(_explain(report)))
 
 
 def _check_place(draw: Path) -> None:
@@ -65,7 +65,7 @@ def _write(draw: Path, svg: str) -> None:
         ) from error
 
 
-def _in_words(report: dict[str, Any]) -> Iterator[str]:
+def _explain(report: dict[str, Any]) -> Iterator[str]:
     yield f"{Path(report['recipe']).name}: {report['network']}, {report['num_blocks']} blocks"
     yield ""
     yield from _facts(report)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from pipeline.cli_output import Reporter, errors_in_words
+from pipeline.cli_output import Reporter, report_errors
 from pipeline.cohort.manifest import load_cohort
 from pipeline.config import QualityConfig, load_settings
 from pipeline.errors import BadManifestError, UnreadableError
@@ -21,7 +21,7 @@ def run_quality(slides: list[str], project_dir: Path, *, as_json: bool) -> None:
     project = open_project(project_dir)
     reporter = Reporter(as_json=as_json, sources=SourceNames(project=project))
     reporter.sources.add_typed(slides, project)
-    with errors_in_words(as_json=as_json, reporter=reporter):
+    with report_errors(as_json=as_json, reporter=reporter):
         config = load_settings(project.settings_path).quality
         slide_ids = _slide_ids(slides, project)
         record = RunRecord("quality", {"quality": config.model_dump(mode="json")})
@@ -49,12 +49,12 @@ def _check(slide_id: str, project: Project, config: QualityConfig, record: RunRe
     with bar(f"quality {slide_id}") as advance:
         report = check_quality(slide_id, project, config, advance=advance)
     record.inputs.append({"id": slide_id, "sha256": report.source_sha256})
-    record.outputs.append(str(report.picture.relative_to(project.root)))
+    record.outputs.append(str(report.image.relative_to(project.root)))
     why = f" ({'; '.join(report.reasons)})" if report.reasons else ""
     return SlideOutcome(
         slide_id,
         "skipped" if report.skipped else "done",
         message=f"{'kept' if report.skipped else 'done'}: {report.verdict}{why}",
-        output=str(report.picture),
+        output=str(report.image),
         seconds=report.seconds,
     )

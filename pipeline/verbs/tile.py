@@ -7,8 +7,8 @@ from pathlib import Path
 
 import typer
 
-from pipeline.annotations.repair import repairs_in_words
-from pipeline.cli_output import Reporter, errors_in_words
+from pipeline.annotations.repair import describe_repairs
+from pipeline.cli_output import Reporter, report_errors
 from pipeline.cohort.manifest import load_cohort
 from pipeline.config import load_settings, replace
 from pipeline.progress import bar
@@ -30,7 +30,7 @@ def run_tile(
 ) -> None:
     project = open_project(project_dir)
     reporter = Reporter(as_json=as_json, sources=SourceNames(*([manifest] if manifest else []), project=project))
-    with errors_in_words(as_json=as_json, name=tile_set, reporter=reporter):
+    with report_errors(as_json=as_json, name=tile_set, reporter=reporter):
         config = replace(load_settings(project.settings_path).tile, tile_px=tile_px, mpp=mpp)
         cohort = load_cohort(manifest) if manifest else None
         record = RunRecord("tile", {"tile": config.model_dump(mode="json"), "tile_set": tile_set})
@@ -60,7 +60,7 @@ def _outcome(slide_id: str, table: TileTable) -> SlideOutcome:
     left_out = table.metadata["quality"][slide_id]["left_out"]
     if count:
         annotations = table.metadata["annotations"].get(slide_id)
-        words = f"; annotations: {repairs_in_words(annotations)}" if annotations else ""
+        words = f"; annotations: {describe_repairs(annotations)}" if annotations else ""
         dropped = f"; {left_out} left out by max_qc" if left_out else ""
         return SlideOutcome(slide_id, "done", message=f"{count} tiles{dropped}{words}")
     if left_out:

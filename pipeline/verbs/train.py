@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from pipeline.cli_output import Reporter, errors_in_words
+from pipeline.cli_output import Reporter, report_errors
 from pipeline.launch import train
 from pipeline.project import open_project
 from pipeline.run_record import SlideOutcome
@@ -13,7 +13,7 @@ from pipeline.run_record import SlideOutcome
 
 def run_train(recipe: Path, project: Path, *, nproc: int, as_json: bool) -> None:
     start = time.perf_counter()
-    with errors_in_words(as_json=as_json, name=recipe.stem):
+    with report_errors(as_json=as_json, name=recipe.stem):
         result = train(recipe, open_project(project).root, nproc)
     seconds = round(time.perf_counter() - start, 1)
     message = f"best model {result.best}, last {result.last}"

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from pipeline.cli_output import Reporter, errors_in_words
+from pipeline.cli_output import Reporter, report_errors
 from pipeline.cohort.manifest import load_cohort
 from pipeline.errors import BadManifestError, BadRecipeError
 from pipeline.ingest.add_checksums import add_checksums
@@ -35,7 +35,7 @@ def run_verify(
     project = open_project(project_dir)
     reporter = Reporter(as_json=as_json, sources=SourceNames(*([source] if source else []), project=project))
     reporter.sources.add_typed(slides, project)
-    with errors_in_words(as_json=as_json, reporter=reporter):
+    with report_errors(as_json=as_json, reporter=reporter):
         num_chunks = _number_of(chunks)
         for store, slide in _stores(slides, project, source):
             check = partial(

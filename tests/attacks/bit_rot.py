@@ -26,7 +26,7 @@ from pipeline.store.qc_scores import SCORE_NAMES, Quality, write_quality
 from pipeline.store.reader import StoreReader
 from pipeline.store.shard import MISSING, index_bytes
 from tests.attacks.attack import Result, main
-from tests.pipeline.make import halved, ingest, picture, write_aperio_j2k, write_jpeg_pyramid
+from tests.pipeline.make import halved, ingest, sample_image, write_aperio_j2k, write_jpeg_pyramid
 
 NOTICED = (CorruptTileError, UnreadableError, DamagedStoreError, ValueError, RuntimeError)
 """The last two are what zarr raises: the first where a checksum does not match, the other out of its codecs."""
@@ -45,7 +45,7 @@ class Target:
 
 def make_stores(folder: Path) -> list[Path]:
     """A store of JPEG and one of JPEG 2000 tiles, both with a built level, predictions and scores."""
-    pixels = cv2.GaussianBlur(picture(600, 400), (0, 0), 1.5)
+    pixels = cv2.GaussianBlur(sample_image(600, 400), (0, 0), 1.5)
     jpeg = write_jpeg_pyramid(folder / "a.tiff", halved(pixels, 1), tile_px=128)
     j2k = write_aperio_j2k(folder / "b.svs", pixels, compression=33005)
     stores = [

@@ -29,7 +29,7 @@ from pipeline.tiles.dataset import TileDataset
 from pipeline.tiles.table import METADATA_KEY, read_table
 from pipeline.tiles.tile import make_tile_table
 from tests.attacks.attack import Result, main
-from tests.pipeline.make import ingest, picture, write_jpeg_pyramid
+from tests.pipeline.make import ingest, sample_image, write_jpeg_pyramid
 
 Change = Callable[[pd.DataFrame, dict[str, Any]], Any]
 
@@ -139,7 +139,7 @@ def make_project(folder: Path) -> Project:
     """Two slides of two patients, a labelled table, predictions of model m-1."""
     project = Project(folder)
     for seed in (1, 2):
-        source = write_jpeg_pyramid(folder / f"{seed}.tiff", [picture(700, 500, seed)], tile_px=128)
+        source = write_jpeg_pyramid(folder / f"{seed}.tiff", [sample_image(700, 500, seed)], tile_px=128)
         ingest(source, folder, slide_id=f"S-{seed}", smallest_level_px=700)
     make_tile_table(project, "t", TileConfig(tile_px=64, mpp=0.5, min_tissue=0, classes=("a", "b")), cohort=None)
     path = project.tile_table_path("t")

@@ -19,7 +19,7 @@ from PIL import Image
 
 from tests.attacks import leaky_streams as leaks
 from tests.attacks.leaky_profiles import header_with, profile_of
-from tests.pipeline.make import APERIO, _full_tiles, picture
+from tests.pipeline.make import APERIO, _full_tiles, sample_image
 from tests.pipeline.slides import make_dicom
 
 Pixels = NDArray[np.uint8]
@@ -28,7 +28,7 @@ Encode = Callable[[Pixels], bytes]
 WORDS = ("Jane Roe", "1950-02-03", "TCGA-5P-A9K0", "JRoe50")
 TEXT = b"JRoe50, Jane Roe, born 1950-02-03, barcode TCGA-5P-A9K0-01Z. "
 TILE_PX = 64
-PIXELS = picture(300, 200)
+PIXELS = sample_image(300, 200)
 ICC_PROFILE, SCANNER_MODEL = 34675, 272
 
 

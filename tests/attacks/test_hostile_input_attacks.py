@@ -13,11 +13,11 @@ def test_two_writers_of_one_output_both_end_well() -> None:
     assert result.attempts == 15
 
 
-def test_a_package_that_is_not_what_it_says_is_refused_in_words() -> None:
+def test_a_package_that_is_not_what_it_says_is_refused_and_explained() -> None:
     assert hostile_packages.attack(8, 3).findings == []
 
 
-def test_a_table_or_prediction_that_cannot_be_is_refused_in_words() -> None:
+def test_a_table_or_prediction_that_cannot_be_is_refused_and_explained() -> None:
     assert hostile_tables.attack(40, 3).findings == []
 
 
@@ -28,7 +28,7 @@ def test_a_name_that_leads_out_of_the_project_is_refused() -> None:
     assert result.attempts > 1000
 
 
-def test_damage_to_any_file_of_a_project_ends_a_verb_in_words(road: SmallRoad) -> None:
+def test_damage_to_any_file_of_a_project_ends_a_verb_with_an_explanation(road: SmallRoad) -> None:
     result = damaged_projects.attack(10, 3, road)
 
     assert result.findings == []

@@ -12,7 +12,9 @@ MAX_LINES, MAX_INIT_LINES, MAX_FUNCTION_LINES = 400, 15, 60
 DOORS = {
     "openslide": {"pipeline/slides/openslide/reader.py"},
     "wsidicom": {"pipeline/slides/dicom/decoder.py"},
-    "pydicom": {f"pipeline/slides/dicom_{part}.py" for part in ("header", "places", "matrix", "metadata", "decode")},
+    "pydicom": {
+        f"pipeline/slides/dicom/{part}.py" for part in ("header", "positions", "matrix", "metadata", "decoder")
+    },
     "napari": {"pathology_app/desktop/window.py"},
     "typer": {"pipeline/cli.py", "pipeline/cli_output.py", "pathology_app/commands.py", "pathology_app/server.py"},
 }

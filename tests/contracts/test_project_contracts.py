@@ -80,12 +80,12 @@ def test_strategies_are_those_of_the_page():
     }  # fmt: skip
 
 
-def test_research_use_stands_on_every_card_report_and_picture(road, results):
+def test_research_use_stands_on_every_card_report_and_image(road, results):
     from PIL import Image
 
     package = road.project.models_dir / road.model_id
-    with Image.open(results / "heatmap_warm.png") as picture:
-        assert "Research use only" in picture.text["Description"]
+    with Image.open(results / "heatmap_warm.png") as image:
+        assert "Research use only" in image.text["Description"]
     for text in (package / "card.md", ROOT / "README.md"):
         assert "Research use only. Not for diagnosis." in text.read_text(encoding="utf-8")
 

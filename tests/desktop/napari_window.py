@@ -9,9 +9,9 @@ from pathlib import Path
 from pathology_app.desktop.window import open_viewer
 
 
-def main(store: Path, picture: Path) -> None:
+def main(store: Path, image: Path) -> None:
     viewer = open_viewer(store)
-    pixels = viewer.screenshot(path=str(picture), canvas_only=True, flash=False)
+    pixels = viewer.screenshot(path=str(image), canvas_only=True, flash=False)
     layers = [
         {
             "name": layer.name,

@@ -25,8 +25,8 @@ def test_napari_shows_every_layer_in_its_place(tmp_path: Path) -> None:
         pytest.skip("!! xvfb-run is missing: run .ci/system-packages")
     store = make_project(tmp_path).store_path(SLIDE_ID)
     ARTIFACTS.mkdir(exist_ok=True)
-    picture = ARTIFACTS / "napari.png"
-    command = ["xvfb-run", "-a", "-s", "-screen 0 1400x900x24", sys.executable, str(WINDOW), str(store), str(picture)]
+    image = ARTIFACTS / "napari.png"
+    command = ["xvfb-run", "-a", "-s", "-screen 0 1400x900x24", sys.executable, str(WINDOW), str(store), str(image)]
     # napari keeps its settings in the home folder.
     environment = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path), "NAPARI_CONFIG": str(tmp_path / "napari.yaml")}
 

@@ -141,7 +141,7 @@ def test_the_run_record_says_what_was_done(single):
     assert {"loss", "accuracy", "balanced_accuracy", "auc"} <= record["epochs"][0].keys()
 
 
-def test_loss_metrics_and_pictures_are_in_the_tensorboard_file(single):
+def test_loss_metrics_and_images_are_in_the_tensorboard_file(single):
     log = _events(single[0])
 
     assert {"train/loss", "train/lr", "val/loss", "val/accuracy", "val/auc"} <= set(log.Tags()["scalars"])

@@ -12,7 +12,7 @@ from pipeline.config import Settings
 from pipeline.store.layout import CONTRACT_VERSION
 from pipeline.store.metadata import Level, SlideAttributes, read_json
 from tests.docs.test_documents import ROOT, blocks
-from tests.pipeline.make import halved, ingest, picture, write_jpeg_pyramid
+from tests.pipeline.make import halved, ingest, sample_image, write_jpeg_pyramid
 
 PAGE = ROOT / "docs/store.md"
 
@@ -21,7 +21,7 @@ PAGE = ROOT / "docs/store.md"
 def demo(tmp_path_factory) -> Path:
     """A folder in which the examples find their slide."""
     folder = tmp_path_factory.mktemp("page")
-    source = write_jpeg_pyramid(folder / "a.tiff", halved(picture(2800, 3100), 1))
+    source = write_jpeg_pyramid(folder / "a.tiff", halved(sample_image(2800, 3100), 1))
     ingest(source, folder / "demo", slide_id="demo-train", smallest_level_px=1400, shard_px=4096)
     return folder
 

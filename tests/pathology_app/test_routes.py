@@ -18,7 +18,7 @@ from pathology_app.tiles.routes import CACHE_CONTROL, viewer_routes
 from pathology_app.viewer.bundle import bundle_path
 from pipeline.project import Project
 from tests.pathology_app.small_project import MODEL_ID, SLIDE_ID, small_predictions
-from tests.pipeline.make import ingest, picture, write_aperio_j2k
+from tests.pipeline.make import ingest, sample_image, write_aperio_j2k
 
 
 def get(cache: SlideCache, url: str, **headers: str) -> httpx.Response:
@@ -132,7 +132,7 @@ def test_a_slide_written_again_is_read_again(project: Project, tmp_path: Path) -
 
 def test_a_jpeg_2000_slide_is_shown_in_jpegs(tmp_path: Path) -> None:
     """Browsers do not know JPEG 2000; chunks at the edges are whole, as those of a JPEG slide."""
-    pixels = picture(700, 500)
+    pixels = sample_image(700, 500)
     source = write_aperio_j2k(tmp_path / "a.svs", pixels, compression=33005)
     ingest(source, tmp_path, slide_id="j2k", smallest_level_px=350)
     cache = SlideCache(Project(tmp_path))

@@ -22,7 +22,7 @@ PLAIN_TISSUE = TissueConfig(close_um=0, max_speck_um2=0, min_object_um2=0, max_h
 Pixels = NDArray[np.uint8]
 
 
-def picture(width_px: int, height_px: int, seed: int = 0) -> Pixels:
+def sample_image(width_px: int, height_px: int, seed: int = 0) -> Pixels:
     """Colours that change over the whole width and height, under noise: no two tiles are alike."""
     random = np.random.default_rng(seed)
     y, x = np.mgrid[:height_px, :width_px]

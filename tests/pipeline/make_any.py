@@ -12,7 +12,7 @@ import tifffile
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tests.pipeline.make import APERIO, MPP0, PHOTOMETRIC, Pixels, overwrite_tag, picture
+from tests.pipeline.make import APERIO, MPP0, PHOTOMETRIC, Pixels, overwrite_tag, sample_image
 
 JPEG_2000, APERIO_JPEG_2000 = 34712, 33005
 OFFSETS, BYTE_COUNTS = 324, 325
@@ -41,7 +41,7 @@ class Pyramid:
 
     def levels(self) -> list[Pixels]:
         """Pixels of the levels, down to 8 px: of a smaller one nobody can tell that it has the slide's proportions."""
-        levels = [picture(*self.size_wh, self.seed)]
+        levels = [sample_image(*self.size_wh, self.seed)]
         for factor in self.factors:
             smaller = np.ascontiguousarray(levels[-1][::factor, ::factor])
             if min(smaller.shape[:2]) >= 8:

@@ -16,9 +16,9 @@ def make_large_cohort(folder: Path) -> Path:
     """A train and a val slide of two tiles each, one of either class. Returns the manifest."""
     folder.mkdir(parents=True)
     rows = ["path,patient_id,annotations,split"]
-    picture = data.immunohistochemistry()
+    image = data.immunohistochemistry()
     for number, split in enumerate(("train", "val")):
-        pixels = np.ascontiguousarray(np.tile(np.rot90(picture, number), (2, 4, 1)))
+        pixels = np.ascontiguousarray(np.tile(np.rot90(image, number), (2, 4, 1)))
         pixels[:, 1024:] = pixels[:, 1024:, ::-1]  # the two tiles differ
         tifffile.imwrite(
             folder / f"{split}.tiff", pixels, tile=(256, 256), photometric="rgb", compression="jpeg",

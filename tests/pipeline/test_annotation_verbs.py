@@ -66,7 +66,7 @@ def test_check_counts_and_finds_what_lies_outside_the_slide(gemslide, tmp_path, 
     assert "all regions lie inside it" in on_slide.out
 
 
-def test_tile_says_per_slide_what_was_mended(gemslide, tmp_path, road):
+def test_tile_says_per_slide_what_was_repaired(gemslide, tmp_path, road):
     (tmp_path / "slides").symlink_to(road.project.slides_dir)
     write(tmp_path / "a.json", SQUARE, BOW, [[0, 0], [9, 9], [0, 0]])
     (tmp_path / "cohort.csv").write_text(f"path,slide_id,annotations\nnone.tiff,{road.test_slide},a.json\n")

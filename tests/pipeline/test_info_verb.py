@@ -10,7 +10,7 @@ import typer
 
 from pipeline.store.metadata import read_json, write_json
 from pipeline.verbs.info import run_info
-from tests.pipeline.make import halved, ingest, picture, write_aperio_j2k, write_pyramid
+from tests.pipeline.make import halved, ingest, sample_image, write_aperio_j2k, write_pyramid
 from tests.pipeline.slides.make_dicom import write_dicom
 from tests.pipeline.slides.make_ome_zarr import write_ome_zarr
 
@@ -27,7 +27,7 @@ def told(capsys, tmp_path):
 
 
 def test_a_jpeg_2000_slide_passes_through_and_its_store_says_so(told, tmp_path):
-    source = write_aperio_j2k(tmp_path / "a.svs", picture(700, 500), compression=33005)
+    source = write_aperio_j2k(tmp_path / "a.svs", sample_image(700, 500), compression=33005)
     store = ingest(source, tmp_path, smallest_level_px=350).store
 
     slide, stored = told(source), told(store)
@@ -41,7 +41,7 @@ def test_a_jpeg_2000_slide_passes_through_and_its_store_says_so(told, tmp_path):
 
 
 def test_levels_asked_for_in_jpeg_and_rebuilt_tiles_are_told(told, tmp_path):
-    source = write_pyramid(tmp_path / "a.tiff", [picture(500, 300)], compression="lzw")
+    source = write_pyramid(tmp_path / "a.tiff", [sample_image(500, 300)], compression="lzw")
     store = ingest(source, tmp_path, decode_to="jpeg", jpeg_quality=85).store
     root = read_json(store / "zarr.json")
     root["attributes"]["gemslide"]["levels"][0]["rebuilt"] = [[0, 1], [2, 3]]
@@ -58,8 +58,8 @@ def test_levels_asked_for_in_jpeg_and_rebuilt_tiles_are_told(told, tmp_path):
 def test_a_dicom_folder_of_two_series_is_refused_until_one_is_named(told, capsys, tmp_path):
     folder = tmp_path / "dicom"
     folder.mkdir()
-    write_dicom(folder / "a.dcm", picture(200, 130), series="1.2.3")
-    write_dicom(folder / "b.dcm", picture(150, 90), series="1.2.4")
+    write_dicom(folder / "a.dcm", sample_image(200, 130), series="1.2.3")
+    write_dicom(folder / "b.dcm", sample_image(150, 90), series="1.2.4")
 
     with pytest.raises(typer.Exit):
         told(folder)
@@ -72,7 +72,7 @@ def test_a_dicom_folder_of_two_series_is_refused_until_one_is_named(told, capsys
 
 @pytest.mark.parametrize("version", ["0.4", "0.5"])
 def test_an_ome_zarr_of_another_program_is_a_slide_and_not_a_damaged_store(told, tmp_path, version):
-    path = write_ome_zarr(tmp_path / "other.zarr", halved(picture(400, 300), 1), version=version)
+    path = write_ome_zarr(tmp_path / "other.zarr", halved(sample_image(400, 300), 1), version=version)
 
     found = told(path)
 
@@ -81,7 +81,7 @@ def test_an_ome_zarr_of_another_program_is_a_slide_and_not_a_damaged_store(told,
 
 
 def test_a_store_whose_root_is_damaged_is_still_taken_for_a_store(told, capsys, tmp_path):
-    source = write_pyramid(tmp_path / "a.tiff", [picture(500, 300)], compression="lzw")
+    source = write_pyramid(tmp_path / "a.tiff", [sample_image(500, 300)], compression="lzw")
     store = ingest(source, tmp_path).store
     damaged = shutil.copytree(store, tmp_path / "b.ome.zarr")
     (damaged / "zarr.json").write_text("{")

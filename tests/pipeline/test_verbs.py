@@ -212,7 +212,7 @@ def test_a_shard_that_went_away_is_noticed_when_the_slide_is_ingested_again(gems
     assert json.loads(again.out)["code"] == "unreadable"
 
 
-def test_a_self_crossing_annotation_is_mended_and_said_by_cohort_check(gemslide, tmp_path):
+def test_a_self_crossing_annotation_is_repaired_and_said_by_cohort_check(gemslide, tmp_path):
     manifest = make_sources(tmp_path / "in")
     path = tmp_path / "in/file-val.geojson"
     content = json.loads(path.read_text())

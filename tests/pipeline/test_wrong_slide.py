@@ -32,10 +32,10 @@ def swapped(road: SmallRoad, tmp_path: Path) -> Project:
     shutil.copytree(road.project.root, project.root)
     shutil.rmtree(project.results_dir, ignore_errors=True)  # other tests infer in the road's project
     one, other = project.store_path("small-train"), project.store_path("small-test")
-    aside = one.with_name("aside")
-    one.rename(aside)
+    temporary = one.with_name("aside")
+    one.rename(temporary)
     other.rename(one)
-    aside.rename(other)
+    temporary.rename(other)
     return project
 
 

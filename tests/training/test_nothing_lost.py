@@ -15,7 +15,7 @@ from tests.small_disk import small_disk
 from tests.small_road import SmallRoad, share_tiles, write_recipe
 
 
-def test_a_full_disk_ends_a_training_run_in_words_with_its_record_and_without_leftovers(
+def test_a_full_disk_ends_a_training_run_with_an_explanation_with_its_record_and_without_leftovers(
     road: SmallRoad, tmp_path: Path, gemslide: Callable[..., Done]
 ) -> None:
     """Room for the record, none for a model package of about 0.7 MB."""
@@ -34,7 +34,7 @@ def test_a_full_disk_ends_a_training_run_in_words_with_its_record_and_without_le
         assert list(project.rglob(".*")) == []
 
 
-def test_a_read_only_project_ends_a_training_run_in_words(
+def test_a_read_only_project_ends_a_training_run_with_an_explanation(
     road: SmallRoad, tmp_path: Path, gemslide: Callable[..., Done]
 ) -> None:
     recipe = write_recipe(tmp_path / "small.toml", steps=1)

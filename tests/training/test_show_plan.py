@@ -131,7 +131,7 @@ def test_the_recomputation_offered_is_the_one_that_keeps_least():
     assert cost.kept_bytes + cost.recomputed_bytes == 360
 
 
-def test_recompute_is_said_in_words_and_priced(shown):
+def test_recompute_is_described_and_priced(shown):
     plain, again = (shown("mp-basic", parallel=text) for text in ("", "recompute = {every = 2, prefix = [3, 0]}"))
     every = shown("mp-basic", parallel="recompute = {every = 1}")
 
@@ -163,7 +163,7 @@ def test_a_long_step_is_drawn_with_eight_micro_batches_but_its_numbers_are_whole
         ({"tile_px": None}, "no such tile set.*--tile-px 1024"),
     ],
 )
-def test_a_recipe_that_cannot_be_planned_is_refused_in_words(shown, options, says):
+def test_a_recipe_that_cannot_be_planned_is_refused_and_explained(shown, options, says):
     from pipeline.errors import GemslideError
 
     with pytest.raises((BadRecipeError, GemslideError), match=says):

@@ -51,7 +51,7 @@ def draw_text(schedule: Schedule, *, ranks: range | None = None) -> str:
     return "\n".join("".join(cell.ljust(7 if i == 0 else width) for i, cell in enumerate(row)).rstrip() for row in rows)
 
 
-def bytes_in_words(num_bytes: int) -> str:
+def format_bytes(num_bytes: int) -> str:
     """Such as "5.24 GB": decimal units, three digits."""
     if num_bytes < 1000:
         return f"{num_bytes} bytes"
@@ -67,7 +67,7 @@ def draw_svg(
     title: str,
     ranks: range | None = None,
     full_s: float | None = None,
-    amount: Callable[[int], str] = bytes_in_words,
+    amount: Callable[[int], str] = format_bytes,
 ) -> str:
     """Draw for a page.
 

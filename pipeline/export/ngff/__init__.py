@@ -1,0 +1,1 @@
+"""Copies as OME-Zarr of zarr's core codecs."""

@@ -24,7 +24,7 @@ from pipeline.store.metadata import ome_xml, read_json, write_group, write_json
 from pipeline.store.plain_array import write_array
 from pipeline.store.reader import StoreReader
 from pipeline.store.shard import write_shard
-from pipeline.store.threads import CORES, in_threads
+from pipeline.store.threads import CORES, parallel_for
 from training.foundation.names import ALLOWED, is_name
 
 V2_CHUNK_PX = 1024
@@ -74,7 +74,7 @@ class NgffExport:
             write_shard(path / spec.shard_key(shard_row, shard_column), chunks)
             self.advance(1)
 
-        in_threads(write, itertools.product(range(spec.shard_rows), range(spec.shard_columns)), CORES)
+        parallel_for(write, itertools.product(range(spec.shard_rows), range(spec.shard_columns)), CORES)
         write_json(path / "zarr.json", spec.to_zarr_json())
 
     def write_04(self, folder: Path) -> None:
@@ -149,7 +149,7 @@ class NgffExport:
                 _write_file(path.joinpath(*lead, str(row), str(column)), _BLOSC.encode(values))
             self.advance(1)
 
-        in_threads(write, itertools.product(range(rows), range(columns)), CORES)
+        parallel_for(write, itertools.product(range(rows), range(columns)), CORES)
         write_json(
             path / ".zarray",
             {

@@ -1,0 +1,1 @@
+"""Predictions as QuPath's GeoJSON."""

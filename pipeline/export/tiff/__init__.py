@@ -1,0 +1,1 @@
+"""Copies as pyramidal TIFF and OME-TIFF."""

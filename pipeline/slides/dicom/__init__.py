@@ -1,0 +1,1 @@
+"""DICOM whole-slide images: pydicom for headers, wsidicom for decoding."""

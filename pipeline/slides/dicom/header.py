@@ -19,7 +19,7 @@ from pydicom.filereader import read_dataset, read_partial, read_sequence_item
 from pydicom.uid import UID, DeflatedExplicitVRLittleEndian
 
 from pipeline.errors import UnreadableError
-from pipeline.slides.dicom.positions import FramePlaces
+from pipeline.slides.dicom.positions import FramePositions
 
 # pydicom reports oddities of damaged files through logging and warnings; our errors say what matters.
 logging.getLogger("pydicom").setLevel(logging.CRITICAL)
@@ -67,7 +67,7 @@ class Header:
     path: Path
     dataset: Dataset
     transfer_syntax: UID
-    frames: FramePlaces
+    frames: FramePositions
     pixels_at: int
     """Byte position of the first byte of Pixel Data's value."""
     pixel_bytes: int | None
@@ -112,11 +112,11 @@ def read_header(path: Path) -> Header:
             raise UnreadableError(f"{path.name}: its transfer syntax {syntax} is not known. Convert it to another.")
         is_implicit, is_little = syntax.is_implicit_VR, syntax.is_little_endian
         reader = _Elements(stream, is_implicit=is_implicit, is_little=is_little)
-        frames = FramePlaces()
+        frames = FramePositions()
         if reader.peek_tag() == _PER_FRAME_GROUPS:
             # Frames of TILED_FULL lie in order; only the first one's groups can hold more of interest.
             is_full = ds.get("DimensionOrganizationType") == "TILED_FULL"
-            reader.read_places(frames, int(ds.get("NumberOfFrames") or 1), only_first=is_full)
+            reader.read_positions(frames, int(ds.get("NumberOfFrames") or 1), only_first=is_full)
         reader.allow(_MAX_HEADER_BYTES)
         rest = read_dataset(
             stream, is_implicit, is_little, stop_when=lambda tag, vr, length: tag in _FLOAT_PIXELS or tag >= _PIXEL_DATA
@@ -214,7 +214,7 @@ class _Elements:
             (length,) = struct.unpack(f"{self._order}L", self._stream.read(4))
         return int(group << 16 | element), int(length)
 
-    def read_places(self, frames: FramePlaces, num_frames: int, *, only_first: bool) -> None:
+    def read_positions(self, frames: FramePositions, num_frames: int, *, only_first: bool) -> None:
         """Read the sequence of per-frame groups that starts here, item by item; the stream is left behind it."""
         _, length = self.next_element()
         end = None if length == _UNDEFINED_LENGTH else self._stream.tell() + length

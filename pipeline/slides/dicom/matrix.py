@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydicom.dataset import Dataset
 
-from pipeline.errors import ClaimsTooMuchError, NotBrightfieldRgbError, UnreadableError
+from pipeline.errors import DecompressionBombError, NotBrightfieldRgbError, UnreadableError
 from pipeline.slides.dicom.header import DICOM_ERRORS, Header
 from pipeline.slides.dicom.positions import first_item
 from pipeline.slides.limits import MAX_TILE_BYTES, MAX_UNPACK_RATIO, SMALL_CLAIM_BYTES
@@ -85,7 +85,7 @@ def read_matrix(header: Header, file_bytes: int) -> Matrix:
         file_bytes: of all files the level is spread over, to judge what it claims.
 
     Raises:
-        UnreadableError, ClaimsTooMuchError, NotBrightfieldRgbError: why it cannot be read.
+        UnreadableError, DecompressionBombError, NotBrightfieldRgbError: why it cannot be read.
     """
     ds, name = header.dataset, header.path.name
     try:
@@ -114,7 +114,7 @@ def num_frames(header: Header) -> int:
     return int(header.dataset.get("NumberOfFrames") or 1)
 
 
-def place_frames(headers: list[Header], matrix: Matrix) -> NDArray[np.int64]:
+def position_frames(headers: list[Header], matrix: Matrix) -> NDArray[np.int64]:
     """Number of the frame at every tile, int64 (rows, columns); -1 where there is none.
 
     Frames of TILED_FULL follow one another row by row (PS3.3, C.7.6.17.3); of TILED_SPARSE each says where it lies.
@@ -129,19 +129,19 @@ def place_frames(headers: list[Header], matrix: Matrix) -> NDArray[np.int64]:
     tiles = matrix.rows * matrix.columns
     first = headers[0]
     organization = str(first.dataset.get("DimensionOrganizationType") or "absent")
-    has_places = any(column is not None for header in headers for column in header.frames.columns_px)
-    if organization == "TILED_FULL" or (total == tiles == 1 and not has_places):
+    has_positions = any(column is not None for header in headers for column in header.frames.columns_px)
+    if organization == "TILED_FULL" or (total == tiles == 1 and not has_positions):
         if total != tiles:
             raise _wrong(first, f"its {matrix.columns}×{matrix.rows} tiles need {tiles} frames, it says {total}")
         return np.arange(tiles, dtype=np.int64).reshape(matrix.rows, matrix.columns)
-    if not has_places:
+    if not has_positions:
         raise _wrong(
             first, f"its {total} frames do not say where they lie (Dimension Organization Type: {organization})"
         )
-    return _place_by_position(headers, matrix)
+    return _by_position(headers, matrix)
 
 
-def _place_by_position(headers: list[Header], matrix: Matrix) -> NDArray[np.int64]:
+def _by_position(headers: list[Header], matrix: Matrix) -> NDArray[np.int64]:
     first = headers[0]
     columns_px = [column for header in headers for column in header.frames.columns_px]
     rows_px = [row for header in headers for row in header.frames.rows_px]
@@ -161,12 +161,12 @@ def _place_by_position(headers: list[Header], matrix: Matrix) -> NDArray[np.int6
             f"frame {frame + 1} lies at x={x_px[frame]}, y={y_px[frame]}, between the tiles of "
             f"{matrix.tile_w_px}×{matrix.tile_h_px} px; overlapping frames are not read",
         )
-    places = np.full((matrix.rows, matrix.columns), -1, np.int64)
+    indices = np.full((matrix.rows, matrix.columns), -1, np.int64)
     tile = y_px // matrix.tile_h_px * matrix.columns + x_px // matrix.tile_w_px
     if len(np.unique(tile)) != total:
         raise _wrong(first, "several frames lie at the same place; one focal plane and one optical path are read")
-    places.ravel()[tile] = np.arange(total)
-    return places
+    indices.ravel()[tile] = np.arange(total)
+    return indices
 
 
 def _check_pixels_are_rgb(ds: Dataset, matrix: Matrix, name: str) -> None:
@@ -222,10 +222,10 @@ def _check_claim(header: Header, matrix: Matrix, file_bytes: int) -> None:
         raise UnreadableError(f"{says}. The file is damaged.")
     most = _MAX_RUN_LENGTH_BYTES if matrix.transfer_syntax == RUN_LENGTH else MAX_TILE_BYTES
     if matrix.frame_bytes > most:
-        raise ClaimsTooMuchError(f"{says}; at most {most >> 20} MiB per frame are read.")
+        raise DecompressionBombError(f"{says}; at most {most >> 20} MiB per frame are read.")
     too_much = raw_bytes > SMALL_CLAIM_BYTES and raw_bytes > ratio * file_bytes
     if too_much or frames > header.file_bytes or matrix.rows * matrix.columns > _MAX_TILES:
-        raise ClaimsTooMuchError(f"{says}, in {file_bytes} bytes of file: more than they can hold. It is damaged.")
+        raise DecompressionBombError(f"{says}, in {file_bytes} bytes of file: more than they can hold. It is damaged.")
 
 
 def _wrong(header: Header, why: str) -> UnreadableError:

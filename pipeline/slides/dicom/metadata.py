@@ -19,14 +19,14 @@ _LABEL_IN_IMAGE = ("BurnedInAnnotation", "SpecimenLabelInImage")
 def mpp_of(header: Header) -> tuple[tuple[float, float] | None, str]:
     """Microns per pixel (x, y) of this level, and where it was looked for."""
     shared = first_item(header.dataset, "SharedFunctionalGroupsSequence")
-    places = {
+    sources = {
         "shared Pixel Spacing": _spacing(shared),
         "first frame's Pixel Spacing": _spacing(header.frames.first),
         "Imaged Volume Width and Height": _from_volume(header.dataset),
     }
     looked_in = []
-    for place, found in places.items():
-        looked_in.append(f"{place}: {'none' if found is None else f'{found[0]:.4g} × {found[1]:.4g} µm/px'}")
+    for source, found in sources.items():
+        looked_in.append(f"{source}: {'none' if found is None else f'{found[0]:.4g} × {found[1]:.4g} µm/px'}")
         if found is not None and is_plausible_mpp(found[0]) and is_plausible_mpp(found[1]):
             return found, "; ".join(looked_in)
     return None, "; ".join(looked_in)

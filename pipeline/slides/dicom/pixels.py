@@ -20,7 +20,7 @@ from pipeline.slides.dicom.matrix import (
     JPEG,
     JPEG_2000,
     num_frames,
-    place_frames,
+    position_frames,
     read_matrix,
 )
 from pipeline.slides.dicom.streams import FrameStreams, why_not_a_stream
@@ -46,7 +46,7 @@ class DicomLevel:
                 raise UnreadableError(
                     f"{header.path.name}: differs from {self._name}, of which it is a part. Copy both."
                 )
-        self._places = place_frames(headers, self.matrix)
+        self._positions = position_frames(headers, self.matrix)
         self.columns, self.rows = self.matrix.columns, self.matrix.rows
         self.tile_px = self.matrix.tile_w_px
         self.codec: StreamCodec = "imagecodecs_jpeg" if self.matrix.transfer_syntax in JPEG else "imagecodecs_jpeg2k"
@@ -93,10 +93,10 @@ class DicomLevel:
         return why_not_a_stream(self.matrix)
 
     def byte_counts(self) -> NDArray[np.int64]:
-        return np.where(self._places < 0, 0, self._source.byte_counts[self._places])
+        return np.where(self._positions < 0, 0, self._source.byte_counts[self._positions])
 
     def streams(self, row: int, columns: range) -> list[Stream]:
-        frames = self._places[row, columns.start : columns.stop].tolist()
+        frames = self._positions[row, columns.start : columns.stop].tolist()
         found: list[Stream] = []
         for data, column in zip(self._source.read(frames), columns, strict=True):
             try:
@@ -137,7 +137,7 @@ class DicomLevel:
         return region
 
     def _tile(self, row: int, column: int) -> Pixels | None:
-        frame = int(self._places[row, column])
+        frame = int(self._positions[row, column])
         if frame < 0:
             return None
         try:

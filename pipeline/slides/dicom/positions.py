@@ -16,7 +16,7 @@ _UNDEFINED_LENGTH = 0xFFFFFFFF
 
 
 @dataclass
-class FramePlaces:
+class FramePositions:
     """What the groups say, frame by frame. Positions count from 1, as in the file."""
 
     columns_px: list[int | None] = field(default_factory=list)

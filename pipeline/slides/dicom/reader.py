@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from pipeline.codecs.types import Pixels
-from pipeline.errors import ClaimsTooMuchError, UnreadableError
+from pipeline.errors import DecompressionBombError, UnreadableError
 from pipeline.slides.dicom.header import Header, read_header, refusing_damage
 from pipeline.slides.dicom.matrix import image_kind
 from pipeline.slides.dicom.metadata import icc_of, label_in_image, mpp_of, objective_power_of, scanner_model_of
@@ -128,14 +128,14 @@ class DicomSlide:
     def associated_image(self, name: str) -> Pixels:
         parts = self._associated[name]
         with refusing_damage(parts[0].path), ExitStack() as opened:
-            picture = self._open_level(parts, opened)
-            width_px, height_px = picture.matrix.width_px, picture.matrix.height_px
+            image = self._open_level(parts, opened)
+            width_px, height_px = image.matrix.width_px, image.matrix.height_px
             if width_px * height_px * 3 > MAX_WHOLE_PAGE_BYTES:
-                raise ClaimsTooMuchError(
+                raise DecompressionBombError(
                     f"{self._name}: its {name} image claims {width_px}×{height_px} px; at most "
                     f"{MAX_WHOLE_PAGE_BYTES >> 20} MiB are read."
                 )
-            return picture.read_region(0, 0, width_px, height_px)
+            return image.read_region(0, 0, width_px, height_px)
 
     def __enter__(self) -> DicomSlide:
         return self

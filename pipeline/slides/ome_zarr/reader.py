@@ -15,7 +15,7 @@ import numpy as np
 import zarr
 
 from pipeline.codecs.types import Pixels
-from pipeline.errors import ClaimsTooMuchError, CorruptTileError, NotBrightfieldRgbError, UnreadableError
+from pipeline.errors import CorruptTileError, DecompressionBombError, NotBrightfieldRgbError, UnreadableError
 from pipeline.slides.limits import MAX_UNPACK_RATIO, SMALL_CLAIM_BYTES
 from pipeline.slides.ome_zarr.metadata import Axes, Multiscale, associated_name, ome_attributes, read_multiscale
 from pipeline.slides.slide import EncodedLevel, LevelSize, SlideInfo, level_size
@@ -101,7 +101,7 @@ class OmeZarrSlide:
         """The levels that are one picture at falling size; the rest is built anew."""
         finest = self._open_level(0)
         if finest.width_px * finest.height_px * 3 > max(SMALL_CLAIM_BYTES, MAX_UNPACK_RATIO * self._bytes):
-            raise ClaimsTooMuchError(
+            raise DecompressionBombError(
                 f"{self._name}: claims {finest.width_px}×{finest.height_px} px in {self._bytes} bytes: more than "
                 f"{MAX_UNPACK_RATIO} to 1. Its metadata is damaged."
             )
@@ -190,7 +190,9 @@ class OmeZarrSlide:
             raise UnreadableError(f"{self._name}: its {name} image is no array. Copy the OME-Zarr again.")
         level = _Level(array, multiscale.axes, self._name)
         if level.width_px * level.height_px * 3 > _MAX_ASSOCIATED_BYTES:
-            raise ClaimsTooMuchError(f"{self._name}: its {name} image claims {level.width_px}×{level.height_px} px.")
+            raise DecompressionBombError(
+                f"{self._name}: its {name} image claims {level.width_px}×{level.height_px} px."
+            )
         return level.read_region(0, 0, level.width_px, level.height_px)
 
     def _unreadable(self, error: Exception) -> UnreadableError:
@@ -217,7 +219,7 @@ class _Level:
         self._check_is_rgb()
         chunk_bytes = int(np.prod(array.chunks, dtype=np.float64))
         if chunk_bytes > _MAX_CHUNK_BYTES:
-            raise ClaimsTooMuchError(
+            raise DecompressionBombError(
                 f"{name}: chunks of {array.chunks}, {chunk_bytes >> 20} MiB each; at most {_MAX_CHUNK_BYTES >> 20} "
                 "MiB are read at once. Convert it with smaller chunks."
             )

@@ -1,0 +1,1 @@
+"""Formats of makers that only the OpenSlide library reads."""

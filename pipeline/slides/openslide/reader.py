@@ -16,13 +16,13 @@ import openslide
 from PIL import Image, ImageCms
 
 from pipeline.codecs.types import Pixels
-from pipeline.errors import ClaimsTooMuchError, CorruptTileError, NotBrightfieldRgbError, UnreadableError
+from pipeline.errors import CorruptTileError, DecompressionBombError, NotBrightfieldRgbError, UnreadableError
 from pipeline.slides.limits import MAX_UNPACK_RATIO, SMALL_CLAIM_BYTES
 from pipeline.slides.openslide.files import Box, companion_files, scn_areas
 from pipeline.slides.openslide.metadata import bounds_px0, mpp_of, positive, scanner_model_of, tile_side_px
 from pipeline.slides.openslide.validate import check_claims
 from pipeline.slides.slide import EncodedLevel, SlideInfo, level_size
-from pipeline.slides.tiff.prescan import tags_fit
+from pipeline.slides.tiff.prescan import prescan_tags
 
 _PIECE_PX = 2048
 """Largest side read at once: a region's memory is its own and one piece's (16 MiB). OpenSlide itself cuts at 4096."""
@@ -36,7 +36,7 @@ _MARGIN_PX = 2
 
 def detect_vendor(path: Path) -> str | None:
     """OpenSlide's name for the file's family, None when it does not know it or must not see it."""
-    if not tags_fit(path):
+    if not prescan_tags(path):
         return None
     try:
         vendor: str | None = openslide.OpenSlide.detect_format(str(path))
@@ -51,7 +51,7 @@ def library_version() -> str:
     return str(openslide.__library_version__)
 
 
-class OpenSlideSlide:
+class VendorSlide:
     """One slide read by OpenSlide. All its levels take the decode route.
 
     OpenSlide takes whole level-0 positions. Where a level's downsample is not a whole number, most of its pixels do
@@ -113,7 +113,7 @@ class OpenSlideSlide:
         _, _, width, height = self.info.bounds_px0 or (0, 0, finest.width_px, finest.height_px)
         too_dense = 3 * width * height > max(SMALL_CLAIM_BYTES, MAX_UNPACK_RATIO * num_bytes)
         if too_dense or finest.width_px * finest.height_px > _MAX_FRAME_PX:
-            raise ClaimsTooMuchError(
+            raise DecompressionBombError(
                 f"{self._name}: claims {width}×{height} px scanned of {finest.width_px}×{finest.height_px} px in "
                 f"{num_bytes} bytes; at most {MAX_UNPACK_RATIO} to 1 and {_MAX_FRAME_PX:.0e} px are read. "
                 "The header is damaged."
@@ -180,7 +180,7 @@ class OpenSlideSlide:
         pixels = _on_white(rgba)
         return _white(rgba.width, rgba.height) if pixels is None else pixels
 
-    def __enter__(self) -> OpenSlideSlide:
+    def __enter__(self) -> VendorSlide:
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -279,21 +279,21 @@ def _icc(slide: openslide.OpenSlide) -> bytes | None:
     return None if profile is None else bytes(profile.tobytes())
 
 
-class SecondDecoder:
+class ReferenceDecoder:
     """OpenSlide as the independent witness of ingest's gate."""
 
     def __init__(self, path: Path) -> None:
         self._slide = openslide.OpenSlide(str(path))
 
     @classmethod
-    def for_level_sizes(cls, path: Path, sizes_wh: list[tuple[int, int]]) -> SecondDecoder | None:
+    def for_level_sizes(cls, path: Path, sizes_wh: list[tuple[int, int]]) -> ReferenceDecoder | None:
         """A decoder when OpenSlide opens the file and sees the same level sizes, else None."""
-        if not tags_fit(path):
+        if not prescan_tags(path):
             return None
         try:
             check_claims(path, detect_vendor(path) or "")
             decoder = cls(path)
-        except (openslide.OpenSlideError, ClaimsTooMuchError, UnreadableError):
+        except (openslide.OpenSlideError, DecompressionBombError, UnreadableError):
             return None
         if list(decoder._slide.level_dimensions) == sizes_wh or decoder._pads_to(sizes_wh):
             return decoder

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import tifffile
 
-from pipeline.errors import ClaimsTooMuchError, UnreadableError
+from pipeline.errors import DecompressionBombError, UnreadableError
 from pipeline.slides.limits import MAX_TILE_BYTES, MAX_UNPACK_RATIO, SMALL_CLAIM_BYTES
 from pipeline.slides.tiff.reader import TIFF_ERRORS
 from pipeline.slides.tiff.validate import has_plain_sizes
@@ -26,7 +26,7 @@ def check_claims(path: Path, vendor: str) -> None:
     """Refuse headers that claim more tiles or pixels than any slide has.
 
     Raises:
-        ClaimsTooMuchError: they do.
+        DecompressionBombError: they do.
         UnreadableError: the header cannot be read at all.
     """
     if vendor == "mirax":
@@ -103,5 +103,5 @@ def _check_areas(name: str, page: tifffile.TiffPage) -> None:
         raise _too_much(name, f"{tiles} tiles in one area")
 
 
-def _too_much(name: str, what: str) -> ClaimsTooMuchError:
-    return ClaimsTooMuchError(f"{name}: claims {what}, more than a slide can have. The header is damaged.")
+def _too_much(name: str, what: str) -> DecompressionBombError:
+    return DecompressionBombError(f"{name}: claims {what}, more than a slide can have. The header is damaged.")

@@ -18,7 +18,7 @@ from pipeline.slides.tiff.metadata import philips_images
 from pipeline.slides.tiff.validate import COMPRESSION_JPEG, PLANAR_CONTIG, has_plain_sizes, is_rgb, tile_bytes
 
 _ASSOCIATED = {"thumbnail": "thumbnail", "label": "label", "macro": "macro", "overview": "macro"}
-_MAX_SIDE_PICTURE_SHARE = 1 / 16
+_MAX_SIDE_IMAGE_SHARE = 1 / 16
 """A picture beside the slide that is neither named nor smaller than this is another slide."""
 _MAX_ASSOCIATED_PX = 100_000_000
 
@@ -76,7 +76,7 @@ def _check_one_file(tiff: tifffile.TiffFile, name: str) -> None:
         )
 
 
-def check_one_picture(tiff: tifffile.TiffFile, name: str) -> None:
+def check_one_image(tiff: tifffile.TiffFile, name: str) -> None:
     """Whether the first series is one plane, and no other series a slide of its own.
 
     Raises:
@@ -96,14 +96,14 @@ def check_one_picture(tiff: tifffile.TiffFile, name: str) -> None:
         return
     for other in series[1:]:
         share = math.prod(other.shape) / math.prod(series[0].shape)
-        if share > _MAX_SIDE_PICTURE_SHARE and _associated_name(other) is None:
+        if share > _MAX_SIDE_IMAGE_SHARE and _associated_name(other) is None:
             raise UnreadableError(
                 f"{name}: holds {len(series)} pictures, and its second scene is no label or macro image "
                 f"({'×'.join(map(str, other.shape))}). Export each as a file of its own."
             )
 
 
-def stack_in_words(tiff: tifffile.TiffFile) -> str:
+def describe_stack(tiff: tifffile.TiffFile) -> str:
     """What else can be said of a file that is no RGB: its first series' axes, where its maker names them."""
     if not (tiff.is_ome or tiff.is_qpi or tiff.is_imagej or tiff.is_lsm):
         return ""
@@ -143,10 +143,10 @@ def associated_pixels(source: tifffile.TiffPage | bytes) -> Pixels:
     if not isinstance(source, bytes):
         _check_page_claim(source)
         return np.asarray(source.asarray(), dtype=np.uint8)
-    with Image.open(io.BytesIO(source), formats=["JPEG"]) as picture:
-        if picture.width * picture.height > _MAX_ASSOCIATED_PX:
-            raise ValueError(f"claims {picture.width}×{picture.height} px")
-        return np.asarray(picture.convert("RGB"))
+    with Image.open(io.BytesIO(source), formats=["JPEG"]) as image:
+        if image.width * image.height > _MAX_ASSOCIATED_PX:
+            raise ValueError(f"claims {image.width}×{image.height} px")
+        return np.asarray(image.convert("RGB"))
 
 
 def _check_page_claim(page: tifffile.TiffPage) -> None:

@@ -32,7 +32,7 @@ class _Layout:
         return struct.unpack(self.order + fields, data) if len(data) == size else None
 
 
-def tags_fit(path: Path) -> bool:
+def prescan_tags(path: Path) -> bool:
     """Whether no tag of a TIFF claims far more bytes than the file has; True for what is no TIFF."""
     with path.open("rb") as stream:
         descriptor = stream.fileno()

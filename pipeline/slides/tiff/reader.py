@@ -25,9 +25,9 @@ from pipeline.slides.tiff.metadata import mpp_of, objective_power_of, scanner_mo
 from pipeline.slides.tiff.pages import (
     associated_pixels,
     associated_sources,
-    check_one_picture,
+    check_one_image,
+    describe_stack,
     level_pages,
-    stack_in_words,
 )
 from pipeline.slides.tiff.streams import EncodedTiffLevel, why_not_encoded
 from pipeline.slides.tiff.validate import (
@@ -55,7 +55,7 @@ def is_tiff(path: Path) -> bool:
         return stream.read(4) in (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 
 
-def hides_ycc(path: Path) -> bool:
+def has_unmarked_ycc(path: Path) -> bool:
     """Whether tifffile would take the file's Y, Cb, Cr for R, G, B. A damaged file is for `TiffSlide` to report."""
     try:
         with tifffile.TiffFile(path) as tiff:
@@ -76,9 +76,9 @@ class TiffSlide:
             try:
                 self._tiff = on_error.enter_context(tifffile.TiffFile(path))
                 pages = level_pages(self._tiff, self._name)
-                check_page(pages[0], self._bytes, self._name, more=lambda: stack_in_words(self._tiff))
+                check_page(pages[0], self._bytes, self._name, more=lambda: describe_stack(self._tiff))
                 check_page_chain(self._tiff, self._bytes, self._name)
-                check_one_picture(self._tiff, self._name)
+                check_one_image(self._tiff, self._name)
                 self._associated = associated_sources(self._tiff)
                 self.info = self._read_info(pages)
             except TIFF_ERRORS as error:

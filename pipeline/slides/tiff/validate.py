@@ -9,7 +9,7 @@ from numbers import Integral
 import numpy as np
 import tifffile
 
-from pipeline.errors import ClaimsTooMuchError, NotBrightfieldRgbError, UnreadableError
+from pipeline.errors import DecompressionBombError, NotBrightfieldRgbError, UnreadableError
 from pipeline.slides.limits import MAX_TILE_BYTES, MAX_UNPACK_RATIO, MAX_WHOLE_PAGE_BYTES, SMALL_CLAIM_BYTES
 
 COMPRESSION_OLD_JPEG, COMPRESSION_JPEG = 6, 7
@@ -28,7 +28,7 @@ def check_page(page: tifffile.TiffPage, file_bytes: int, name: str, *, more: Cal
         more: what else to say of a page that is no RGB.
 
     Raises:
-        UnreadableError, ClaimsTooMuchError, NotBrightfieldRgbError: why not.
+        UnreadableError, DecompressionBombError, NotBrightfieldRgbError: why not.
     """
     if not has_plain_sizes(page):
         raise UnreadableError(
@@ -129,15 +129,15 @@ def _check_claim(page: tifffile.TiffPage, file_bytes: int, name: str) -> None:
         f"{name}: claims {page.imagewidth}×{page.imagelength} px of {samples} samples, {claimed / 2**30:.2f} GiB raw, "
     )
     if claimed > SMALL_CLAIM_BYTES and claimed > MAX_UNPACK_RATIO * file_bytes:
-        raise ClaimsTooMuchError(
+        raise DecompressionBombError(
             f"{says}in a file of {file_bytes} bytes: more than {MAX_UNPACK_RATIO} to 1. The header is damaged."
         )
     if bytes_per_tile > MAX_TILE_BYTES:
-        raise ClaimsTooMuchError(
+        raise DecompressionBombError(
             f"{says}in tiles of {bytes_per_tile / 2**20:.0f} MiB; at most {MAX_TILE_BYTES >> 20} MiB per tile are read."
         )
     if not page.is_tiled and claimed > MAX_WHOLE_PAGE_BYTES:
-        raise ClaimsTooMuchError(
+        raise DecompressionBombError(
             f"{says}in strips, which cannot be read piece by piece; at most {MAX_WHOLE_PAGE_BYTES >> 20} MiB. "
             "Convert it to a tiled TIFF (for example `vips tiffsave --tile`)."
         )

@@ -6,18 +6,18 @@ import numpy as np
 import pytest
 
 from tests.pipeline.export.make_store import j2k_level, jfif, jpeg_level, make_store, rgb_jpeg, zstd_level
-from tests.pipeline.make import halved, picture
+from tests.pipeline.make import halved, sample_image
 
 
 @pytest.fixture(scope="session")
 def label():
-    return picture(150, 90, seed=9)
+    return sample_image(150, 90, seed=9)
 
 
 @pytest.fixture(scope="session")
 def mixed_store(tmp_path_factory, label):
     """Three levels: Aperio-like RGB tiles of 240 px, YCbCr 4:2:0 tiles of 256 px, lossless chunks of 100 px."""
-    first, second, third = halved(picture(1330, 970), 2)
+    first, second, third = halved(sample_image(1330, 970), 2)
     levels = [
         jpeg_level(first, 240, rgb_jpeg, sparse={(0, 0), (1, 2), (4, 5)}),
         jpeg_level(second, 256, jfif("420"), sparse={(1, 1)}),
@@ -29,7 +29,7 @@ def mixed_store(tmp_path_factory, label):
 @pytest.fixture(scope="session")
 def j2k_store(tmp_path_factory):
     """Two levels of lossless JPEG 2000 in 240 px tiles."""
-    first, second = halved(picture(700, 500, seed=3), 1)
+    first, second = halved(sample_image(700, 500, seed=3), 1)
     levels = [j2k_level(first, 240, sparse={(1, 0)}), j2k_level(second, 240)]
     return make_store(tmp_path_factory.mktemp("j2k") / "slides/J-1.ome.zarr", levels)
 

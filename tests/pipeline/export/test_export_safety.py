@@ -13,7 +13,7 @@ import pytest
 from pipeline.errors import BadRecipeError, CorruptTileError, DiskFullError, LockedError, UnreadableError
 from pipeline.export.export import ExportRequest, export_slide, kind_of
 from tests.pipeline.export.make_store import jfif, jpeg_level, make_store, zstd_level
-from tests.pipeline.make import ingest, picture, write_jpeg_pyramid
+from tests.pipeline.make import ingest, sample_image, write_jpeg_pyramid
 
 NAMES = {"ngff-0.5": "c.zarr", "ngff-0.4": "c.zarr", "ome-tiff": "c.ome.tiff", "tiff": "c.tiff"}
 MEASURED = """
@@ -69,7 +69,7 @@ def test_a_file_size_limit_is_one_clear_error_and_leaves_nothing(tmp_path, mixed
 
 
 def test_a_damaged_chunk_stops_the_copy_and_leaves_nothing(tmp_path, kind):
-    store = make_store(tmp_path / "S.ome.zarr", [jpeg_level(picture(500, 300), 256, jfif("420"))])
+    store = make_store(tmp_path / "S.ome.zarr", [jpeg_level(sample_image(500, 300), 256, jfif("420"))])
     shard = store / "0/0/c/0/0/0"
     content = bytearray(shard.read_bytes())
     content[600:-68] = bytes(len(content) - 668)  # the chunks; the index at the end stays whole
@@ -120,13 +120,13 @@ def test_an_unknown_format_names_those_that_are_known(tmp_path, to, name, says):
 @pytest.fixture(scope="module")
 def large_store(tmp_path_factory):
     """One gigapixel, of which one chunk in 36 is there, and a small lossless level below it."""
-    tile = picture(512, 512)
+    tile = sample_image(512, 512)
     encoded = jfif("420")(tile)
     side_px = 32_768
     # A view of one row: the pixels are never all in memory.
     wide = np.broadcast_to(tile[:1, :1], (side_px, side_px, 3))
     sparse = {(row, column) for row in range(64) for column in range(64) if row % 6 or column % 6}
-    small = zstd_level(picture(1024, 1024), 256)
+    small = zstd_level(sample_image(1024, 1024), 256)
     levels = [jpeg_level(wide, 512, lambda _: encoded, sparse=sparse), small]
     return make_store(tmp_path_factory.mktemp("large") / "L.ome.zarr", levels)
 
@@ -165,7 +165,7 @@ def test_the_command_exports_by_slide_id_and_by_store_and_records_no_place(gemsl
     "text", ["{", '{"attributes": {"ome": null}}', '{"attributes": {"ome": {"multiscales": [1]}}}']
 )
 def test_metadata_that_cannot_be_are_one_clear_error_and_leave_nothing(tmp_path, group, text, to):
-    source = write_jpeg_pyramid(tmp_path / "a.tiff", [picture(300, 200)], tile_px=128)
+    source = write_jpeg_pyramid(tmp_path / "a.tiff", [sample_image(300, 200)], tile_px=128)
     store = ingest(source, tmp_path, smallest_level_px=300).store
     (store / group / "zarr.json").write_text(text)
 

@@ -15,7 +15,7 @@ from pipeline.export.export import ExportRequest, export_slide, kind_of
 from pipeline.store.reader import StoreReader
 from tests.pipeline.export.conftest import planes
 from tests.pipeline.export.make_store import jfif, jpeg_level, make_store, rgb_jpeg, zstd_level
-from tests.pipeline.make import halved, ingest, picture
+from tests.pipeline.make import halved, ingest, sample_image
 
 SUFFIX = {"ome-tiff": "ome.tiff", "tiff": "tiff"}
 
@@ -129,7 +129,7 @@ def test_labels_and_macros_stay_behind_unless_asked_for(tmp_path, mixed_store, k
 
 @pytest.mark.parametrize("subsampling", ["444", "422", "420", "411"])
 def test_every_subsampling_that_tiff_knows_is_copied(tmp_path, subsampling):
-    pixels = picture(500, 300)
+    pixels = sample_image(500, 300)
     level = jpeg_level(pixels, 256, jfif(subsampling), sparse={(0, 1)})
     store = make_store(tmp_path / "S.ome.zarr", [level])
 
@@ -145,7 +145,7 @@ def test_every_subsampling_that_tiff_knows_is_copied(tmp_path, subsampling):
 @pytest.mark.parametrize("tile_px", [240, 100])
 def test_tiles_that_tiff_cannot_say_are_compressed_anew_without_loss(tmp_path, tile_px):
     """4:1:1 asks for tiles of whole 32 px blocks, TIFF for a side that 16 divides."""
-    store = make_store(tmp_path / "S.ome.zarr", [jpeg_level(picture(500, 300), tile_px, jfif("411"))])
+    store = make_store(tmp_path / "S.ome.zarr", [jpeg_level(sample_image(500, 300), tile_px, jfif("411"))])
 
     report = export_slide(ExportRequest(store, tmp_path / "s.tiff", "tiff"))
 
@@ -157,7 +157,7 @@ def test_a_level_of_tiles_of_two_kinds_is_compressed_anew_without_loss(tmp_path)
     def either(tile):
         return (rgb_jpeg if tile[0, 0, 0] < 128 else jfif("420"))(tile)
 
-    first, second = halved(picture(700, 500), 1)
+    first, second = halved(sample_image(700, 500), 1)
     store = make_store(tmp_path / "S.ome.zarr", [jpeg_level(first, 128, rgb_jpeg), jpeg_level(second, 128, either)])
 
     report = export_slide(ExportRequest(store, tmp_path / "s.ome.tif", "ome-tiff"))
@@ -181,7 +181,7 @@ def test_a_quality_makes_jpeg_of_what_is_not_stored_as_jpeg(tmp_path, mixed_stor
 
 def test_the_colour_profile_comes_along(tmp_path):
     icc = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
-    level = zstd_level(picture(300, 200), 128)
+    level = zstd_level(sample_image(300, 200), 128)
     store = make_store(tmp_path / "S.ome.zarr", [level], icc=base64.b64encode(icc).decode())
 
     export_slide(ExportRequest(store, tmp_path / "s.tiff", "tiff"))

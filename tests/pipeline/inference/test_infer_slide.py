@@ -10,7 +10,7 @@ from PIL import Image
 from safetensors.torch import load_file
 
 from pipeline.config import InferConfig
-from pipeline.errors import BadRecipeError, DiskFullError, InsaneOutputError, NoTissueError, UnreadableError
+from pipeline.errors import BadRecipeError, DiskFullError, ImplausibleOutputError, NoTissueError, UnreadableError
 from pipeline.inference.hotspots import find_hotspots, read_hotspots
 from pipeline.inference.infer import heatmap_name, infer_slide
 from pipeline.inference.predictor import Predictor
@@ -77,8 +77,8 @@ def test_every_file_of_the_contract_is_written(road, own, predictor):
     assert {path.name for path in folder.iterdir()} == {
         "predictions.csv", "predictions.geojson", "hotspots.json", "heatmap_warm.png",
     }  # fmt: skip
-    with Image.open(folder / "heatmap_warm.png") as picture:
-        assert picture.size[0] > 800
+    with Image.open(folder / "heatmap_warm.png") as image:
+        assert image.size[0] > 800
     assert read_hotspots(own.root, road.test_slide, road.model_id) == json.loads((folder / "hotspots.json").read_text())
 
 
@@ -106,7 +106,7 @@ def test_a_broken_model_is_refused_and_leaves_nothing(road, own, factor, says):
         package / "model.safetensors").items()}  # fmt: skip
     package = with_weights(package, state)
 
-    with pytest.raises(InsaneOutputError, match=says):
+    with pytest.raises(ImplausibleOutputError, match=says):
         infer_slide(road.test_slide, Predictor.load(package), own, CONFIG)
     assert list_predictions(own.store_path(road.test_slide)) == []
     assert not own.results_dir.exists()

@@ -21,7 +21,7 @@ from pathlib import Path
 import tifffile
 
 from tests.pipeline.ingest.store_bytes import left_in, tree
-from tests.pipeline.make import halved, picture, write_jpeg_pyramid
+from tests.pipeline.make import halved, sample_image, write_jpeg_pyramid
 
 GEMSLIDE = Path(sys.executable).parent / "gemslide"
 SETTINGS = "[ingest]\nshard_px = 256\ndecode_chunk_px = 128\nsmallest_level_px = 128\n"
@@ -50,7 +50,7 @@ class Tally:
 
 def write_source(path: Path, seed: int) -> Path:
     """A slide whose levels pass, are decoded, pass, and are built: about 100 shards of 128 or 256 px."""
-    levels = halved(picture(2100, 1300, seed), 2)
+    levels = halved(sample_image(2100, 1300, seed), 2)
     write_jpeg_pyramid(path, [levels[0], levels[2]], tile_px=128)
     with tifffile.TiffWriter(path, append=True) as tiff:
         tiff.write(

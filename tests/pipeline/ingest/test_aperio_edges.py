@@ -10,7 +10,7 @@ from pipeline.errors import CorruptTileError
 from pipeline.ingest.shards import halve
 from pipeline.ingest.source_comparison import verify_store
 from pipeline.store.reader import StoreReader
-from tests.pipeline.make import APERIO, halved, ingest, overwrite_tag, overwrite_tile, picture, write_jpeg_pyramid
+from tests.pipeline.make import APERIO, halved, ingest, overwrite_tag, overwrite_tile, sample_image, write_jpeg_pyramid
 from tests.pipeline.make_any import APERIO_JPEG_2000, Pyramid, write_any
 
 OFFSET, BYTE_COUNT = 324, 325
@@ -164,7 +164,7 @@ def white_border(width, height):
     return pixels
 
 
-@pytest.mark.parametrize("make", [tissue, picture, noise, sharp, white_border])
+@pytest.mark.parametrize("make", [tissue, sample_image, noise, sharp, white_border])
 @pytest.mark.parametrize("size_wh", [(WIDTH, HEIGHT), (514, 386), (518, 390)])
 def test_an_honest_slide_has_nothing_rebuilt(tmp_path, make, size_wh):
     """Also with edge tiles of one to three pixels."""
@@ -196,7 +196,7 @@ def test_damage_in_the_finest_level_stops_the_slide_at_its_edge_too(tmp_path):
         ingest(source, tmp_path)
 
 
-def test_slides_of_other_makers_are_not_mended(tmp_path):
+def test_slides_of_other_makers_are_not_repaired(tmp_path):
     source = write_jpeg_pyramid(tmp_path / "a.tiff", [tissue(), halve(tissue())], tile_px=TILE_PX)
     fill_with_junk(source, CORNER)
 

@@ -14,7 +14,7 @@ import pytest
 import tifffile
 
 from pipeline.errors import GemslideError
-from tests.pipeline.make import APERIO, halved, ingest, overwrite_tag, picture
+from tests.pipeline.make import APERIO, halved, ingest, overwrite_tag, sample_image
 from tests.pipeline.slides.fuzz import Memory
 
 HUGE_PX = 65_500
@@ -72,7 +72,7 @@ def write_bomb(path, name, level):
     """A pyramid of two levels, and in one of them a tile that is a bomb."""
     compression, tile_hw, encode, bomb = BOMBS[name]
     with tifffile.TiffWriter(path) as tiff:
-        for number, pixels in enumerate(halved(picture(192, 144), 1)):
+        for number, pixels in enumerate(halved(sample_image(192, 144), 1)):
             rows, columns = -(-pixels.shape[0] // tile_hw[0]), -(-pixels.shape[1] // tile_hw[1])
             tile = np.ascontiguousarray(pixels[: tile_hw[0], : tile_hw[1]])
             streams = [encode(tile)] * (rows * columns)
@@ -89,7 +89,7 @@ def write_label_bomb(path, *, in_stream):
     """A small Aperio slide whose label claims too much: its page, or the JPEG in it."""
     with tifffile.TiffWriter(path) as tiff:
         common = {"photometric": "rgb", "compression": "jpeg", "metadata": None, "dtype": np.uint8}
-        tile, text = picture(64, 64), APERIO.format(width=64, height=64)
+        tile, text = sample_image(64, 64), APERIO.format(width=64, height=64)
         tiff.write(iter([jpeg(tile)]), shape=(64, 64, 3), tile=(64, 64), description=text, **common)
         tiff.write(iter([jpeg(tile)]), shape=(64, 64, 3), rowsperstrip=64, description=text, **common)  # thumbnail
         label = huge_jpeg(tile) if in_stream else jpeg(tile)

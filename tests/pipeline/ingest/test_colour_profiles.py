@@ -8,10 +8,10 @@ import pytest
 from PIL import Image, ImageCms
 from pydicom import dcmread
 
-from pipeline.ingest.icc import colours_only
+from pipeline.ingest.icc import strip_icc_text
 from pipeline.ingest.icc_types import exact
 from tests.attacks.leaky_profiles import TYPES, header_with, profile_of, with_text_behind
-from tests.pipeline.make import picture
+from tests.pipeline.make import sample_image
 
 SECRET = b"text\0\0\0\0Scanner SN-77123, St. Mary, operator J. Doe\0"
 
@@ -49,16 +49,16 @@ def to_screen(icc: bytes, pixels: np.ndarray) -> np.ndarray:
 
 def test_colours_are_the_same_bit_for_bit():
     srgb = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
-    pixels = picture(300, 200)
+    pixels = sample_image(300, 200)
 
-    assert np.array_equal(to_screen(colours_only(with_secrets(srgb)), pixels), to_screen(srgb, pixels))
+    assert np.array_equal(to_screen(strip_icc_text(with_secrets(srgb)), pixels), to_screen(srgb, pixels))
 
 
 def test_no_text_of_the_profile_is_left(profile):
     secret = with_secrets(profile)
     assert b"SN-77123" in secret
 
-    left = colours_only(secret)
+    left = strip_icc_text(secret)
 
     if left is not None:
         for word in (b"SN-77123", b"Doe", b"Mary", b"FB", "built-in".encode("utf-16-be")):
@@ -67,9 +67,9 @@ def test_no_text_of_the_profile_is_left(profile):
 
 
 def test_cleaning_twice_changes_nothing_more():
-    once = colours_only(ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes())
+    once = strip_icc_text(ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes())
 
-    assert colours_only(once) == once
+    assert strip_icc_text(once) == once
 
 
 @pytest.mark.parametrize("version", [2, 4])
@@ -77,7 +77,7 @@ def test_a_cleaned_profile_still_has_the_texts_the_format_requires(version):
     icc = bytearray(ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes())
     icc[8] = version
 
-    opened = ImageCms.ImageCmsProfile(BytesIO(colours_only(bytes(icc))))
+    opened = ImageCms.ImageCmsProfile(BytesIO(strip_icc_text(bytes(icc))))
 
     assert opened.profile.profile_description == "slide scanner"
     assert opened.profile.copyright == "none"
@@ -87,13 +87,13 @@ def test_a_cleaned_profile_still_has_the_texts_the_format_requires(version):
 def test_a_damaged_profile_is_left_out(cut):
     icc = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
 
-    assert colours_only(icc[:cut]) is None
+    assert strip_icc_text(icc[:cut]) is None
 
 
 def test_a_text_under_the_name_of_a_colour_tag_is_left_out():
     secret = with_secrets(ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes())
 
-    assert b"SN-77123" not in colours_only(secret.replace(b"dmnd", b"A2B0"))
+    assert b"SN-77123" not in strip_icc_text(secret.replace(b"dmnd", b"A2B0"))
 
 
 @pytest.mark.parametrize("name", list(TYPES))
@@ -114,39 +114,39 @@ def test_types_whose_length_is_not_known_are_left_out():
 
 @pytest.mark.parametrize("name", ["mft1", "mft2", "mAB ", "curv", "para"])
 def test_colours_of_every_kind_of_profile_are_the_same_without_the_texts_behind_its_data(name):
-    pixels = picture(300, 200)
+    pixels = sample_image(300, 200)
     honest, leaky = profile_of(name), profile_of(name, text=SECRET)
     assert SECRET in leaky
 
-    left = colours_only(leaky)
+    left = strip_icc_text(leaky)
 
     assert SECRET not in left
     assert b"Doe" not in left
-    assert left == colours_only(honest)
+    assert left == strip_icc_text(honest)
     assert np.array_equal(to_screen(left, pixels), to_screen(leaky, pixels))
 
 
 def test_nothing_but_class_spaces_version_and_intent_of_the_header_is_kept():
     srgb = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
-    pixels = picture(300, 200)
+    pixels = sample_image(300, 200)
 
-    left = colours_only(header_with(srgb, b"JaneRoe1950-02-03TCGA5PA9K0"))
+    left = strip_icc_text(header_with(srgb, b"JaneRoe1950-02-03TCGA5PA9K0"))
 
-    assert left == colours_only(srgb)
+    assert left == strip_icc_text(srgb)
     assert np.array_equal(to_screen(left, pixels), to_screen(srgb, pixels))
 
 
 def test_a_profile_of_another_kind_than_a_scanner_s_is_left_out():
-    assert colours_only(ImageCms.ImageCmsProfile(ImageCms.createProfile("LAB")).tobytes()) is None
+    assert strip_icc_text(ImageCms.ImageCmsProfile(ImageCms.createProfile("LAB")).tobytes()) is None
 
 
 @pytest.mark.data
 def test_colours_of_a_real_slide_s_profile_are_the_same(real_slides):
     ds = dcmread(real_slides / "ImagingDataCommons+highdicom/data/test_files/sm_image.dcm", stop_before_pixels=True)
     real = ds.OpticalPathSequence[0].ICCProfile
-    pixels = picture(300, 200)
+    pixels = sample_image(300, 200)
 
-    assert np.array_equal(to_screen(colours_only(real), pixels), to_screen(real, pixels))
+    assert np.array_equal(to_screen(strip_icc_text(real), pixels), to_screen(real, pixels))
 
 
 @pytest.mark.parametrize("name", list(TYPES))

@@ -8,7 +8,7 @@ import pytest
 from pipeline.ingest.shards import halve
 from pipeline.ingest.source_comparison import verify_store
 from pipeline.store.reader import StoreReader
-from tests.pipeline.make import halved, ingest, picture, write_jpeg_pyramid, write_pyramid
+from tests.pipeline.make import halved, ingest, sample_image, write_jpeg_pyramid, write_pyramid
 
 
 def smooth(width_px, height_px):
@@ -25,7 +25,7 @@ def whole(reader, level):
 
 
 def test_on_request_tiles_that_could_be_copied_are_decoded_and_every_pixel_is_kept(tmp_path):
-    source = write_jpeg_pyramid(tmp_path / "a.tiff", halved(picture(1300, 900), 1))
+    source = write_jpeg_pyramid(tmp_path / "a.tiff", halved(sample_image(1300, 900), 1))
     copied = StoreReader(ingest(source, tmp_path / "copied").store)
 
     report = ingest(source, tmp_path / "decoded", pass_through=False)
@@ -64,7 +64,7 @@ def test_edges_of_a_slide_in_jpeg_are_not_smeared_with_the_white_beyond(tmp_path
 @pytest.mark.parametrize("compression", ["jpeg", "lzw"])
 def test_a_slide_of_one_level_gets_the_others_from_shards_in_memory_whatever_its_size(tmp_path, compression):
     """Odd sizes, several shards on every level but the last two, white areas that are left out."""
-    pixels = picture(2311, 1499)
+    pixels = sample_image(2311, 1499)
     pixels[400:1300, 600:1900] = 255
     source = write_pyramid(tmp_path / "a.tiff", [pixels], compression=compression)
 

@@ -10,7 +10,15 @@ from pipeline.errors import CorruptTileError
 from pipeline.ingest.gate import sample_tiles
 from pipeline.slides.registry import open_slide
 from pipeline.store.reader import StoreReader
-from tests.pipeline.make import halved, ingest, overwrite_tile, picture, tile_bytes, write_jpeg_pyramid, write_pyramid
+from tests.pipeline.make import (
+    halved,
+    ingest,
+    overwrite_tile,
+    sample_image,
+    tile_bytes,
+    write_jpeg_pyramid,
+    write_pyramid,
+)
 
 
 def by_openslide(path, level=0):
@@ -26,7 +34,7 @@ def test_where_tag_and_stream_contradict_each_other_the_store_shows_what_opensli
     tmp_path, tag, stream, error_if_believed
 ):
     source = write_jpeg_pyramid(
-        tmp_path / "a.tiff", halved(picture(700, 500), 1), photometric=tag, stream=stream, subsampling="444"
+        tmp_path / "a.tiff", halved(sample_image(700, 500), 1), photometric=tag, stream=stream, subsampling="444"
     )
 
     report = ingest(source, tmp_path)
@@ -39,7 +47,7 @@ def test_where_tag_and_stream_contradict_each_other_the_store_shows_what_opensli
 
 
 def test_a_tag_that_lies_sends_the_level_down_the_decode_route_with_the_reason(tmp_path):
-    source = write_jpeg_pyramid(tmp_path / "a.tiff", [picture(700, 500)], photometric="rgb", stream="ycbcr")
+    source = write_jpeg_pyramid(tmp_path / "a.tiff", [sample_image(700, 500)], photometric="rgb", stream="ycbcr")
 
     (level,) = ingest(source, tmp_path).levels
 
@@ -47,8 +55,8 @@ def test_a_tag_that_lies_sends_the_level_down_the_decode_route_with_the_reason(t
     assert level.gate.reason.startswith("tile in row 0, column 0 differs from openslide")
 
 
-def test_an_honest_file_passes_with_the_witness_and_the_number_of_tiles_recorded(tmp_path):
-    source = write_jpeg_pyramid(tmp_path / "a.tiff", [picture(700, 500)])
+def test_an_honest_file_passes_with_the_reference_and_the_number_of_tiles_recorded(tmp_path):
+    source = write_jpeg_pyramid(tmp_path / "a.tiff", [sample_image(700, 500)])
 
     (level,) = ingest(source, tmp_path).levels
 
@@ -64,13 +72,13 @@ def test_an_honest_file_passes_with_the_witness_and_the_number_of_tiles_recorded
     ],
 )
 def test_what_cannot_pass_says_why(tmp_path, options, reason):
-    (level,) = ingest(write_pyramid(tmp_path / "a.tiff", [picture(300, 200)], **options), tmp_path).levels
+    (level,) = ingest(write_pyramid(tmp_path / "a.tiff", [sample_image(300, 200)], **options), tmp_path).levels
 
     assert (level.route, level.gate.tiles, level.gate.reason) == ("decode", 0, reason)
 
 
 def test_a_sampled_tile_that_nobody_can_decode_stops_the_slide(tmp_path):
-    source = write_jpeg_pyramid(tmp_path / "a.tiff", [picture(700, 500)])
+    source = write_jpeg_pyramid(tmp_path / "a.tiff", [sample_image(700, 500)])
     overwrite_tile(source, 0, b"\xff\xc5" * 20, at=tile_bytes(source, 0) // 2)
 
     with pytest.raises(CorruptTileError, match="row 0, column 0"):
@@ -80,7 +88,7 @@ def test_a_sampled_tile_that_nobody_can_decode_stops_the_slide(tmp_path):
 
 
 def test_the_sample_has_corners_edges_and_the_longest_and_shortest_tile(tmp_path):
-    pixels = picture(10 * 64, 8 * 64)
+    pixels = sample_image(10 * 64, 8 * 64)
     pixels[3 * 64 : 4 * 64, 6 * 64 : 7 * 64] = 200
     source = write_jpeg_pyramid(tmp_path / "a.tiff", [pixels], tile_px=64)
 

@@ -21,7 +21,7 @@ from pipeline.progress import Advance
 from pipeline.project import Project
 from pipeline.store.reader import StoreReader
 from tests.pipeline.ingest.store_bytes import left_in, tree
-from tests.pipeline.make import halved, ingest, picture, write_jpeg_pyramid
+from tests.pipeline.make import halved, ingest, sample_image, write_jpeg_pyramid
 from tests.small_disk import small_disk
 
 GEMSLIDE = Path(sys.executable).parent / "gemslide"
@@ -53,7 +53,7 @@ ingest_slide(IngestRequest(source, "S-1"), Project(root), IngestConfig(shard_px=
 @pytest.fixture
 def source(tmp_path):
     """Six shards of 512 px, two of the coarser level."""
-    return write_jpeg_pyramid(tmp_path / "a.tiff", halved(picture(1300, 900), 1))
+    return write_jpeg_pyramid(tmp_path / "a.tiff", halved(sample_image(1300, 900), 1))
 
 
 def start_ingest(source, root, *, pause_after_shard) -> subprocess.Popen[str]:
@@ -80,7 +80,7 @@ def test_the_same_slide_again_is_skipped_and_untouched(tmp_path, source):
 def test_other_bytes_under_the_same_id_are_refused(tmp_path, source):
     store = ingest(source, tmp_path).store
     before = tree(store)
-    other = write_jpeg_pyramid(tmp_path / "b.tiff", [picture(1300, 900, 2)])
+    other = write_jpeg_pyramid(tmp_path / "b.tiff", [sample_image(1300, 900, 2)])
 
     with pytest.raises(ChangedSourceError, match=r"slide S-1: the store .* was made from other bytes") as caught:
         ingest(other, tmp_path)

@@ -14,7 +14,7 @@ import pytest
 
 from tests.pipeline.ingest.chaos import wait_for_group_to_end
 from tests.pipeline.ingest.store_bytes import left_in, tree
-from tests.pipeline.make import halved, picture, write_jpeg_pyramid
+from tests.pipeline.make import halved, sample_image, write_jpeg_pyramid
 
 GEMSLIDE = Path(sys.executable).parent / "gemslide"
 SETTINGS = "[ingest]\nshard_px = 256\nsmallest_level_px = 200\n"
@@ -27,7 +27,7 @@ def sources(tmp_path_factory):
     folder = tmp_path_factory.mktemp("sources")
     sizes = {"A": (700, 500), "slow": (4000, 2600), "B": (500, 700)}
     for seed, (name, size) in enumerate(sizes.items()):
-        write_jpeg_pyramid(folder / f"{name}.tiff", halved(picture(*size, seed), 1), tile_px=128)
+        write_jpeg_pyramid(folder / f"{name}.tiff", halved(sample_image(*size, seed), 1), tile_px=128)
     (folder / "slides.csv").write_text("path,slide_id\n" + "".join(f"{name}.tiff,{name}\n" for name in sizes))
     return folder
 

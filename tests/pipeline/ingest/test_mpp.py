@@ -11,7 +11,7 @@ from pipeline.ingest.check import check_slide
 from pipeline.ingest.ingest import IngestRequest, ingest_slide
 from pipeline.project import Project
 from pipeline.store.reader import StoreReader
-from tests.pipeline.make import APERIO, picture, write_pyramid
+from tests.pipeline.make import APERIO, sample_image, write_pyramid
 
 OME = (
     '<OME xmlns="http://www.openmicroscopy.org/Schemas/OME/2016-06"><Image ID="Image:0"><Pixels ID="Pixels:0" '
@@ -22,7 +22,7 @@ OME = (
 
 
 def slide(tmp_path, name="a.tiff", **options):
-    return write_pyramid(tmp_path / name, [picture(90, 60)], tile_px=64, compression="lzw", **options)
+    return write_pyramid(tmp_path / name, [sample_image(90, 60)], tile_px=64, compression="lzw", **options)
 
 
 def ingested(tmp_path, path, **request):

@@ -20,7 +20,7 @@ from pipeline.ingest.ingest import IngestReport
 from pipeline.ingest.shards import halve
 from pipeline.ingest.source_comparison import verify_store
 from pipeline.store.reader import StoreReader
-from tests.pipeline.make import halved, ingest, overwrite_tag, picture, write_pyramid
+from tests.pipeline.make import halved, ingest, overwrite_tag, sample_image, write_pyramid
 from tests.pipeline.make_any import APERIO_JPEG_2000, decoded_by_tifffile, pyramids, write_any
 
 BAND_PX = 2048
@@ -74,7 +74,9 @@ def test_a_whole_real_slide_of_414_megapixels_keeps_every_pixel(polyp, polyp_sto
 
 @pytest.mark.parametrize(("photometric", "tile_px"), [("rgb", 240), ("ycbcr", 256), ("rgb", 512), ("ycbcr", 240)])
 def test_a_pyramid_with_edge_tiles_and_halved_chroma_passes_through(tmp_path, photometric, tile_px):
-    source = write_pyramid(tmp_path / "a.tiff", halved(picture(1300, 902), 1), tile_px=tile_px, photometric=photometric)
+    source = write_pyramid(
+        tmp_path / "a.tiff", halved(sample_image(1300, 902), 1), tile_px=tile_px, photometric=photometric
+    )
 
     report = ingest(source, tmp_path)
 
@@ -84,7 +86,7 @@ def test_a_pyramid_with_edge_tiles_and_halved_chroma_passes_through(tmp_path, ph
 
 def test_levels_that_are_not_a_whole_number_smaller_pass_through_too(tmp_path):
     """OpenSlide reads such levels between pixels; scanners write them all the time."""
-    source = write_pyramid(tmp_path / "a.tiff", halved(picture(1001, 701), 1))
+    source = write_pyramid(tmp_path / "a.tiff", halved(sample_image(1001, 701), 1))
 
     report = ingest(source, tmp_path)
 
@@ -96,7 +98,7 @@ def test_levels_that_are_not_a_whole_number_smaller_pass_through_too(tmp_path):
 
 @pytest.mark.parametrize("compression", ["jpeg", "lzw"])
 def test_tiles_the_scanner_left_out_are_white(tmp_path, compression):
-    pixels = picture(700, 500)
+    pixels = sample_image(700, 500)
     source = write_pyramid(tmp_path / "a.tiff", [pixels], compression=compression)
     decoded = tifffile.imread(source)
     for tile in (1, 5):
@@ -111,7 +113,7 @@ def test_tiles_the_scanner_left_out_are_white(tmp_path, compression):
 
 
 def test_built_levels_are_the_mean_of_two_by_two_pixels(tmp_path):
-    source = write_pyramid(tmp_path / "a.tiff", [picture(603, 401)], compression="deflate")
+    source = write_pyramid(tmp_path / "a.tiff", [sample_image(603, 401)], compression="deflate")
 
     report = ingest(source, tmp_path, smallest_level_px=320)
 

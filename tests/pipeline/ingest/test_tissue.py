@@ -31,12 +31,12 @@ def test_the_mask_of_a_real_slide_agrees_with_the_published_one(polyp, polyp_sto
 
 @pytest.mark.data
 def test_nothing_is_claimed_outside_the_frame_of_dots_on_a_grey_slide(real_slides, tmp_path):
-    picture = np.asarray(Image.open(real_slides / VISIUM).convert("RGB"))
-    source = write_pyramid(tmp_path / "a.tiff", [picture], compression="lzw", mpp=17.0)
+    image = np.asarray(Image.open(real_slides / VISIUM).convert("RGB"))
+    source = write_pyramid(tmp_path / "a.tiff", [image], compression="lzw", mpp=17.0)
     report = ingest_slide(IngestRequest(source, "visium"), Project(tmp_path), IngestConfig())
     mask, mpp = read_tissue(report.store)
 
-    assert (mpp, mask.shape) == (17.0, picture.shape[:2])
+    assert (mpp, mask.shape) == (17.0, image.shape[:2])
     assert 0.1 < mask.mean() < 0.6
     # Read off the picture: dots stand in rows 84–108 and 534–558 and in columns 526–556, none of them under tissue;
     # on the left, columns 88–118, the tissue lies over them.

@@ -22,7 +22,7 @@ from pipeline.store.qc_scores import SCORE_NAMES, Quality, write_quality
 from pipeline.store.reader import StoreReader
 from pipeline.store.shard import sum_file, write_shard
 from pipeline.verbs.verify import _stores
-from tests.pipeline.make import halved, ingest, picture, write_jpeg_pyramid
+from tests.pipeline.make import halved, ingest, sample_image, write_jpeg_pyramid
 
 SHARD = "0/0/c/0/1/1"
 
@@ -31,7 +31,7 @@ SHARD = "0/0/c/0/1/1"
 def made(tmp_path_factory):
     """A slide of two levels that pass, and one that is built; read it, do not write."""
     folder = tmp_path_factory.mktemp("made")
-    source = write_jpeg_pyramid(folder / "a.tiff", halved(picture(1300, 900), 1))
+    source = write_jpeg_pyramid(folder / "a.tiff", halved(sample_image(1300, 900), 1))
     return source, ingest(source, folder, smallest_level_px=400)
 
 
@@ -170,7 +170,7 @@ def test_a_whole_store_is_said_to_be_whole(store, source):
 
 
 def test_a_store_of_another_slide_is_told_from_a_damaged_one(store, tmp_path):
-    other = write_jpeg_pyramid(tmp_path / "b.tiff", halved(picture(1300, 900, 4), 1))
+    other = write_jpeg_pyramid(tmp_path / "b.tiff", halved(sample_image(1300, 900, 4), 1))
 
     with pytest.raises(ChangedSourceError, match=r"was made from .* b\.tiff has"):
         verify_store(store, source=other)

@@ -166,7 +166,7 @@ def test_a_clean_real_slide_passes(real_slides, tmp_path, path, mpp):
     assert report.shares["blur"] == 0
     assert report.shares["bubble"] == 0
     assert report.shares["fold"] < 0.03
-    assert report.picture.stat().st_size > 50_000
+    assert report.image.stat().st_size > 50_000
 
 
 def test_sharp_tissue_passes_and_glass_has_no_scores(tmp_path):

@@ -72,11 +72,11 @@ def test_the_scores_are_an_ngff_image_with_nothing_off_tissue(checked, project):
     assert np.isfinite(quality.scores_cyx[:, 2, 2]).all()
 
 
-def test_the_picture_says_research_use_and_has_colour(checked, project):
-    picture = Picture.open(project.results_dir / "quality" / VAL / "quality.png")
+def test_the_image_says_research_use_and_has_colour(checked, project):
+    image = Picture.open(project.results_dir / "quality" / VAL / "quality.png")
 
-    assert picture.text["Description"] == "Research use only. Not for diagnosis."
-    assert min(picture.size) > 500
+    assert image.text["Description"] == "Research use only. Not for diagnosis."
+    assert min(image.size) > 500
 
 
 def test_the_run_record_names_slides_by_id_and_bytes(checked, project):
@@ -98,16 +98,16 @@ def test_a_checked_slide_is_skipped_until_settings_change(checked, project):
     assert (again.verdict, again.shares) == (back.verdict, back.shares)
 
 
-def test_damaged_scores_are_made_again_and_a_lost_picture_is_drawn_again(checked, project):
+def test_damaged_scores_are_made_again_and_a_lost_image_is_drawn_again(checked, project):
     shutil.rmtree(project.store_path(TEST) / "quality" / "0")
     with pytest.raises(UnreadableError, match="gemslide quality"):
         read_quality(project.store_path(TEST))
 
     assert not check_quality(TEST, project, QualityConfig()).skipped
     report = check_quality(TEST, project, QualityConfig())
-    report.picture.unlink()
+    report.image.unlink()
     assert check_quality(TEST, project, QualityConfig()).skipped
-    assert report.picture.exists()
+    assert report.image.exists()
 
 
 def test_two_runs_give_the_same_numbers(checked, project):

@@ -30,7 +30,7 @@ import tifffile
 from pipeline.errors import GemslideError, UnreadableError
 from pipeline.ingest.ingest import IngestReport
 from pipeline.ingest.source_comparison import verify_store
-from pipeline.slides.openslide.reader import OpenSlideSlide
+from pipeline.slides.openslide.reader import VendorSlide
 from pipeline.slides.registry import open_slide
 from pipeline.slides.tiff.reader import TIFF_ERRORS
 from pipeline.store.reader import StoreReader
@@ -40,7 +40,7 @@ from tests.pipeline.make import (
     Pixels,
     halved,
     ingest,
-    picture,
+    sample_image,
     write_aperio_j2k,
     write_jpeg_pyramid,
     write_pyramid,
@@ -77,14 +77,14 @@ class Findings:
 def write_originals(folder: Path) -> list[Path]:
     """Small files of every structure that is read tile by tile, and small real ones where they are."""
     folder.mkdir(parents=True, exist_ok=True)
-    levels, size = halved(picture(200, 140), 1), {"width": 200, "height": 140}
+    levels, size = halved(sample_image(200, 140), 1), {"width": 200, "height": 140}
     aperio = {"description": APERIO.format(**size), "photometric": "rgb"}
     found = [
         write_jpeg_pyramid(folder / "ycc.tiff", levels, tile_px=64),
         write_jpeg_pyramid(folder / "aperio.svs", levels, tile_px=64, **aperio),
         write_jpeg_pyramid(folder / "alone.tiff", levels, tile_px=64, shared_tables=False, stream="ycbcr"),
         _with_header(folder / "big.tiff", levels, bigtiff=True),
-        write_aperio_j2k(folder / "j2k.svs", picture(300, 280), compression=33005),
+        write_aperio_j2k(folder / "j2k.svs", sample_image(300, 280), compression=33005),
         *(write_pyramid(folder / f"{c}.tiff", levels, tile_px=64, compression=c) for c in ("lzw", "deflate", "zstd")),
         write_pyramid(folder / "strips.tiff", levels[:1], tile_px=None, compression="lzw"),
         _with_header(folder / "motorola.tiff", levels, byteorder=">"),
@@ -167,21 +167,21 @@ def _wrong_with_store(report: IngestReport, path: Path) -> str | None:
             continue
         size = reader.levels[level]
         found = reader.read_region(level, 0, 0, size.width_px, size.height_px)
-        seen = list(_witnesses(path, level, found.shape))
+        seen = list(_references(path, level, found.shape))
         if seen and not any(np.array_equal(found, pixels) for pixels in seen):
             worst = [int(np.abs(found.astype(int) - pixels).max()) for pixels in seen]
             return f"level {level} ({about.route}) differs from all {len(seen)} witnesses, by {worst}"
     return None
 
 
-def _witnesses(path: Path, level: int, shape: tuple[int, ...]) -> Iterator[Pixels]:
+def _references(path: Path, level: int, shape: tuple[int, ...]) -> Iterator[Pixels]:
     """What OpenSlide and tifffile see, where they see a level of that size."""
     with open_slide(path) as own:
         openslide_file = own.openslide_file
     try:
         if openslide_file is None:  # OpenSlide would be misled, or crash
             raise UnreadableError(path.name)
-        with OpenSlideSlide(openslide_file, every_level=True) as slide:
+        with VendorSlide(openslide_file, every_level=True) as slide:
             sizes = [(size.height_px, size.width_px, 3) for size in slide.info.levels]
             if shape in sizes:
                 yield slide.read_region(sizes.index(shape), 0, 0, shape[1], shape[0])

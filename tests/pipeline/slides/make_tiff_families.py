@@ -36,8 +36,8 @@ def write_philips(
         for level, pixels in enumerate(levels):
             left_out = missing if level == 0 else ()
             padded = pixels if level == 0 else _padded(pixels, tile_px)
-            streams, picture = tile_streams(padded, tile_px, left_out)
-            found.append(picture[: pixels.shape[0], : pixels.shape[1]])
+            streams, image = tile_streams(padded, tile_px, left_out)
+            found.append(image[: pixels.shape[0], : pixels.shape[1]])
             options: dict[str, Any] = {} if level else {"description": _philips_xml(len(levels), mm_yx, scans, in_xml)}
             tiff.write(
                 iter(streams), shape=padded.shape, dtype=np.uint8, tile=(tile_px, tile_px), photometric="rgb",
@@ -112,8 +112,8 @@ def write_ome_tiff(
     found = []
     with tifffile.TiffWriter(path, byteorder=byteorder, bigtiff=bigtiff) as tiff:
         for level, pixels in enumerate(levels):
-            streams, picture = tile_streams(pixels, 64)
-            found.append(picture)
+            streams, image = tile_streams(pixels, 64)
+            found.append(image)
             options: dict[str, Any] = {"subfiletype": 1} if level else {"subifds": len(levels) - 1}
             if level == 0:
                 options["description"] = description

@@ -53,7 +53,7 @@ def write_mrxs(path: Path, tiles: _Tiles, *, columns: int, rows: int, num_levels
     folder = path.with_suffix("")
     folder.mkdir()
     path.write_bytes(jpeg(np.full((16, 16, 3), 120, np.uint8)))
-    data, picture, levels, pages = bytearray(b"MRXS data"), {}, [], []
+    data, image, levels, pages = bytearray(b"MRXS data"), {}, [], []
     images: _Tiles = tiles
     for level in range(num_levels):
         step = 2**level
@@ -63,14 +63,14 @@ def write_mrxs(path: Path, tiles: _Tiles, *, columns: int, rows: int, num_levels
             stream = jpeg(pixels)
             page.append((row * columns + column, len(data), len(stream), 0))
             data += stream
-            picture[level, column, row] = decoded(stream)
+            image[level, column, row] = decoded(stream)
         pages.append(page)
         if columns * rows > 1000:
             continue  # too large a picture to lay out
         whole = np.full((rows * tile_h // step, columns * tile_w // step, 3), WHITE, np.uint8)
         for column, row in images:
             y, x = row * tile_h // step, column * tile_w // step
-            part = picture[level, column, row][: whole.shape[0] - y, : whole.shape[1] - x]
+            part = image[level, column, row][: whole.shape[0] - y, : whole.shape[1] - x]
             whole[y : y + part.shape[0], x : x + part.shape[1]] = part
         levels.append(whole)
     associated = [jpeg(np.full((20, 30, 3), 40 * i + 60, np.uint8)) for i in range(3)]
@@ -223,7 +223,7 @@ def _restart_offsets(stream: bytes) -> list[int]:
 def tile_streams(pixels: Pixels, tile_px: int, missing: Iterable[tuple[int, int]] = ()) -> tuple[list[bytes], Pixels]:
     """JPEG tiles row by row, and the picture they decode to; `missing` (column, row) are empty and white."""
     height, width = pixels.shape[:2]
-    streams, picture = [], np.full((height, width, 3), WHITE, np.uint8)
+    streams, image = [], np.full((height, width, 3), WHITE, np.uint8)
     for y in range(0, height, tile_px):
         for x in range(0, width, tile_px):
             if (x // tile_px, y // tile_px) in set(missing):
@@ -232,8 +232,8 @@ def tile_streams(pixels: Pixels, tile_px: int, missing: Iterable[tuple[int, int]
             part = pixels[y : y + tile_px, x : x + tile_px]
             tile = np.pad(part, ((0, tile_px - part.shape[0]), (0, tile_px - part.shape[1]), (0, 0)), mode="edge")
             streams.append(jpeg(tile))
-            picture[y : y + tile_px, x : x + tile_px] = decoded(streams[-1])[: part.shape[0], : part.shape[1]]
-    return streams, picture
+            image[y : y + tile_px, x : x + tile_px] = decoded(streams[-1])[: part.shape[0], : part.shape[1]]
+    return streams, image
 
 
 def set_ycbcr(path: Path) -> None:
@@ -275,11 +275,11 @@ def write_scn(path: Path, areas: list[ScnArea], *, slide_nm: tuple[int, int], nm
     decoded_pages = []
     with tifffile.TiffWriter(path, bigtiff=True) as tiff:
         for i, pixels in enumerate(pages):
-            streams, picture = tile_streams(pixels, 64)
+            streams, image = tile_streams(pixels, 64)
             if i == 0:
                 # libtiff, which OpenSlide asks for the macro image, takes 4:2:0 for granted.
                 streams = [bytes(imagecodecs.jpeg8_encode(pixels, level=90, subsampling="420"))]
-            decoded_pages.append(picture)
+            decoded_pages.append(image)
             tiff.write(
                 iter(streams), shape=pixels.shape, dtype=np.uint8, tile=(64, 64), photometric="rgb",
                 compression="jpeg", metadata=None, description="".join(xml) if i == 0 else None,
@@ -346,8 +346,8 @@ def write_bif(
             options: dict[str, object] = {}
             data: object = pixels
             if side:
-                streams, picture = tile_streams(pixels, side)
-                found.append(picture)
+                streams, image = tile_streams(pixels, side)
+                found.append(image)
                 data, options = iter(streams), {"compression": "jpeg", "tile": (side, side)}
             tiff.write(
                 data, shape=pixels.shape, dtype=np.uint8, photometric="rgb", metadata=None, description=description,

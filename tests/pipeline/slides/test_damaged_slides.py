@@ -11,8 +11,8 @@ import tifffile
 
 from pipeline.config import TissueConfig
 from pipeline.errors import (
-    ClaimsTooMuchError,
     CorruptTileError,
+    DecompressionBombError,
     GemslideError,
     UnreadableError,
 )
@@ -23,7 +23,7 @@ from tests.pipeline.make import (
     ingest,
     overwrite_tag,
     overwrite_tile,
-    picture,
+    sample_image,
     tile_bytes,
     write_aperio_j2k,
     write_jpeg_pyramid,
@@ -38,7 +38,7 @@ SCAN_TABLES_AT = 2 + 18 + 19 + 5
 @pytest.fixture
 def pyramid(tmp_path):
     """8 × 6 tiles of 64 px, then 4 × 3."""
-    return write_jpeg_pyramid(tmp_path / "a.tiff", halved(picture(500, 370), 1), tile_px=64)
+    return write_jpeg_pyramid(tmp_path / "a.tiff", halved(sample_image(500, 370), 1), tile_px=64)
 
 
 def refused(path, root):
@@ -119,7 +119,7 @@ def ingest_with_few_samples(path, root):
 
 @pytest.mark.parametrize("compression", ["lzw", "deflate", "zstd"])
 def test_a_tile_cut_short_on_a_level_that_is_decoded_is_refused(tmp_path, compression):
-    path = write_pyramid(tmp_path / "a.tiff", [picture(500, 370)], tile_px=64, compression=compression)
+    path = write_pyramid(tmp_path / "a.tiff", [sample_image(500, 370)], tile_px=64, compression=compression)
     overwrite_tag(path, TILE_BYTE_COUNTS, tile_bytes(path, 9) // 2, index=9)
 
     error = refused(path, tmp_path / "p")
@@ -130,7 +130,7 @@ def test_a_tile_cut_short_on_a_level_that_is_decoded_is_refused(tmp_path, compre
 
 def test_a_jpeg_2000_tile_that_ends_in_zeros_is_refused(tmp_path):
     """OpenJPEG fills up what is missing and says nothing."""
-    path = write_aperio_j2k(tmp_path / "a.svs", picture(512, 300), compression=33005)
+    path = write_aperio_j2k(tmp_path / "a.svs", sample_image(512, 300), compression=33005)
     overwrite_tile(path, 1, bytes(500), at=-500)
 
     error = refused(path, tmp_path / "p")
@@ -141,7 +141,7 @@ def test_a_jpeg_2000_tile_that_ends_in_zeros_is_refused(tmp_path):
 
 def test_a_damaged_tile_with_a_checksum_is_refused(tmp_path):
     """Deflate has one; LZW, zstd as libtiff writes it, and uncompressed tiles have none."""
-    path = write_pyramid(tmp_path / "a.tiff", [picture(500, 370)], tile_px=64, compression="deflate")
+    path = write_pyramid(tmp_path / "a.tiff", [sample_image(500, 370)], tile_px=64, compression="deflate")
     overwrite_tile(path, 9, b"\x55" * 64, at=tile_bytes(path, 9) // 2)
 
     assert refused(path, tmp_path / "p").code == "corrupt_tile"
@@ -151,7 +151,7 @@ def test_a_damaged_tile_with_a_checksum_is_refused(tmp_path):
 @pytest.mark.parametrize("tag", [STRIP_OFFSETS, STRIP_BYTE_COUNTS])
 def test_a_strip_that_is_missing_is_refused_and_not_shown_black(tmp_path, compression, tag):
     path = write_pyramid(
-        tmp_path / "a.tiff", [picture(300, 200)], tile_px=None, compression=compression, rowsperstrip=16
+        tmp_path / "a.tiff", [sample_image(300, 200)], tile_px=None, compression=compression, rowsperstrip=16
     )
     overwrite_tag(path, tag, 0, index=5)
 
@@ -193,8 +193,10 @@ def test_a_folder_a_missing_file_and_a_pipe_are_unreadable_at_once(tmp_path):
     ("width", "height", "tile_px"),
     [(10**6, 10**6, 256), (2**31 - 1, 2**31 - 1, 256), (60_000, 60_000, 16_384), (60_000, 60_000, None)],
 )
-def test_a_small_file_that_claims_a_huge_picture_claims_too_much(tmp_path, width, height, tile_px):
-    path = write_pyramid(tmp_path / "a.tiff", [picture(500, 370)], compression="lzw", tile_px=256 if tile_px else None)
+def test_a_small_file_that_claims_a_huge_image_claims_too_much(tmp_path, width, height, tile_px):
+    path = write_pyramid(
+        tmp_path / "a.tiff", [sample_image(500, 370)], compression="lzw", tile_px=256 if tile_px else None
+    )
     for code, value in ((256, width), (257, height)):
         rewrite_as_long(path, code, value)
     if tile_px and tile_px != 256:
@@ -203,7 +205,7 @@ def test_a_small_file_that_claims_a_huge_picture_claims_too_much(tmp_path, width
 
     error = refused(path, tmp_path / "p")
 
-    assert isinstance(error, ClaimsTooMuchError)
+    assert isinstance(error, DecompressionBombError)
 
 
 def rewrite_as_long(path, code, value):
@@ -237,7 +239,7 @@ def test_a_large_file_in_strips_is_refused_with_what_to_do(tmp_path):
     path = tmp_path / "a.tiff"
     tifffile.imwrite(path, shape=(10_000, 10_000, 3), dtype=np.uint8, photometric="rgb")
 
-    with pytest.raises(ClaimsTooMuchError, match="Convert it to a tiled TIFF"):
+    with pytest.raises(DecompressionBombError, match="Convert it to a tiled TIFF"):
         open_slide(path)
 
 
@@ -251,7 +253,7 @@ def test_a_file_without_permission_is_unreadable(tmp_path, pyramid):
 
 def test_random_damage_ends_in_pixels_or_in_one_clear_error(tmp_path, pyramid):
     """Header bytes changed at random: nothing but GemslideError may come out of opening and reading."""
-    lossless = write_pyramid(tmp_path / "b.tiff", [picture(130, 90)], tile_px=64, compression="lzw")
+    lossless = write_pyramid(tmp_path / "b.tiff", [sample_image(130, 90)], tile_px=64, compression="lzw")
     random = np.random.default_rng(7)
     for source in (pyramid, lossless):
         content = source.read_bytes()

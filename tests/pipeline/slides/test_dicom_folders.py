@@ -11,7 +11,7 @@ from pydicom.dataset import Dataset
 from pipeline.errors import NotBrightfieldRgbError, UnreadableError
 from pipeline.slides.registry import open_slide
 from pipeline.store.reader import StoreReader
-from tests.pipeline.make import ingest, picture
+from tests.pipeline.make import ingest, sample_image
 from tests.pipeline.slides import make_dicom as make
 from tests.pipeline.slides.make_dicom import MPP0, tiles_of, write_dicom
 from tests.pipeline.slides.test_dicom_reader import LOSSLESS, by_pillow, from_streams, through, whole
@@ -21,7 +21,7 @@ WIDTH_PX, HEIGHT_PX = 300, 200  # 5 × 4 tiles of 64 px
 
 @pytest.fixture
 def pixels():
-    return picture(WIDTH_PX, HEIGHT_PX)
+    return sample_image(WIDTH_PX, HEIGHT_PX)
 
 
 def write_pyramid(folder, pixels, *, series="1.2.3.4", **coded):
@@ -31,7 +31,7 @@ def write_pyramid(folder, pixels, *, series="1.2.3.4", **coded):
         reduced = np.ascontiguousarray(pixels[:: 2**level, :: 2**level])
         write_dicom(folder / f"{name}.dcm", reduced, downsample=2**level, series=series, **coded)
     for name, kind, size_wh in (("a", "LABEL", (70, 90)), ("c", "OVERVIEW", (120, 40)), ("d", "THUMBNAIL", (50, 33))):
-        small = picture(*size_wh, seed=7)
+        small = sample_image(*size_wh, seed=7)
         write_dicom(folder / f"{name}.dcm", small, tile_wh=size_wh, kind=kind, series=series, **LOSSLESS["native"])
     return folder
 
@@ -51,8 +51,8 @@ def test_a_folder_of_one_series_is_a_pyramid_with_its_associated_images(tmp_path
         for level in range(3):
             np.testing.assert_array_equal(whole(slide, level), pixels[:: 2**level, :: 2**level])
         assert slide.info.associated == ("thumbnail", "label", "macro")
-        np.testing.assert_array_equal(slide.associated_image("label"), picture(70, 90, seed=7))
-        np.testing.assert_array_equal(slide.associated_image("macro"), picture(120, 40, seed=7))
+        np.testing.assert_array_equal(slide.associated_image("label"), sample_image(70, 90, seed=7))
+        np.testing.assert_array_equal(slide.associated_image("macro"), sample_image(120, 40, seed=7))
         assert [path.name for path in slide.files] == ["a.dcm", "b.dcm", "c.dcm", "d.dcm", "m.dcm", "z.dcm"]
 
 
@@ -142,7 +142,7 @@ def test_a_concatenation_that_misses_a_part_is_refused(tmp_path, pixels):
         open_slide(tmp_path)
 
 
-def test_the_witness_of_a_pyramid_is_its_finest_file(tmp_path, pixels):
+def test_the_reference_of_a_pyramid_is_its_finest_file(tmp_path, pixels):
     folder = write_pyramid(tmp_path / "slide", pixels)
 
     with open_slide(folder) as slide:
@@ -180,7 +180,7 @@ def test_a_slide_whose_attribute_denies_its_frames_is_ingested_as_the_frames_say
     np.testing.assert_array_equal(stored, through(pixels, encode, by_pillow))
 
 
-def test_a_pyramid_in_a_folder_has_openslide_for_a_witness(tmp_path, pixels):
+def test_a_pyramid_in_a_folder_has_openslide_for_a_reference(tmp_path, pixels):
     report = ingest(write_pyramid(tmp_path / "slide", pixels), tmp_path / "project")
 
     assert "openslide" in report.levels[0].gate.against

@@ -14,7 +14,7 @@ from PIL import Image
 from pydicom.dataset import Dataset
 
 from pipeline.slides.registry import open_slide
-from tests.pipeline.make import picture
+from tests.pipeline.make import sample_image
 from tests.pipeline.slides import make_dicom as make
 from tests.pipeline.slides.make_dicom import tiles_of, write_dicom
 
@@ -37,7 +37,7 @@ LOSSLESS = {
 
 @pytest.fixture
 def pixels():
-    return picture(WIDTH_PX, HEIGHT_PX)
+    return sample_image(WIDTH_PX, HEIGHT_PX)
 
 
 def through(pixels, encode, decode, tile_wh=(64, 64)):
@@ -191,7 +191,7 @@ def test_a_region_is_cut_out_of_the_slide_and_white_outside_it(tmp_path, pixels,
 
 
 def test_a_large_single_frame_is_read_in_pieces(tmp_path):
-    pixels = picture(1700, 1300)
+    pixels = sample_image(1700, 1300)
     path = write_dicom(tmp_path / "a.dcm", pixels, tile_wh=(1700, 1300), **LOSSLESS["jpeg_ls"])
 
     with open_slide(path) as slide:
@@ -321,7 +321,7 @@ def test_opening_a_tiff_does_not_import_the_dicom_libraries():
         (make.jpeg_ycc, "RGB", False),
     ],
 )
-def test_openslide_is_a_witness_only_where_the_file_says_the_colours_its_frames_hold(
+def test_openslide_is_a_reference_only_where_the_file_says_the_colours_its_frames_hold(
     tmp_path, pixels, encode, said, agrees
 ):
     path = write_dicom(tmp_path / "a.dcm", pixels, encode=encode, photometric=said)

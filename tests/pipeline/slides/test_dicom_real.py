@@ -96,7 +96,7 @@ def test_every_frame_passes_byte_for_byte_and_decodes_to_the_same_pixels(real_sl
         (GREY, NotBrightfieldRgbError, "1 samples of 16 bits.*MONOCHROME2"),
     ],
 )
-def test_dicom_of_another_kind_is_refused_in_words(real_slides, name, error, message):
+def test_dicom_of_another_kind_is_refused_and_explained(real_slides, name, error, message):
     with pytest.raises(error, match=message):
         open_slide(real_slides / name)
 

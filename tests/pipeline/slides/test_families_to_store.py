@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pipeline.store.reader import StoreReader
-from tests.pipeline.make import halved, ingest, picture
+from tests.pipeline.make import halved, ingest, sample_image
 from tests.pipeline.slides.make_ome_zarr import write_ome_zarr
 from tests.pipeline.slides.make_tiff_families import write_ome_tiff, write_philips
 from tests.pipeline.slides.make_vendor_slides import Made
@@ -16,16 +16,16 @@ MISSING = ((1, 1), (7, 5), (0, 0))
 
 
 def philips(folder) -> Made:
-    levels = [np.ascontiguousarray(picture(512, 384)[:: 2**i, :: 2**i]) for i in range(5)]
+    levels = [np.ascontiguousarray(sample_image(512, 384)[:: 2**i, :: 2**i]) for i in range(5)]
     return write_philips(folder / "a.tiff", levels, missing=MISSING)
 
 
 def ome(folder) -> Made:
-    return write_ome_tiff(folder / "a.ome.tiff", halved(picture(300, 210), 2))
+    return write_ome_tiff(folder / "a.ome.tiff", halved(sample_image(300, 210), 2))
 
 
 def ome_zarr(folder) -> Made:
-    levels = halved(picture(300, 210), 2)
+    levels = halved(sample_image(300, 210), 2)
     return Made(write_ome_zarr(folder / "a.zarr", levels, version="0.4"), levels)
 
 

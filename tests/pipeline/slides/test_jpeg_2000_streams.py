@@ -13,9 +13,9 @@ from pydicom.encaps import generate_frames
 
 from pipeline.codecs import jpeg2000
 from tests.attacks import leaky_streams as leaks
-from tests.pipeline.make import picture
+from tests.pipeline.make import sample_image
 
-PIXELS = picture(120, 90)
+PIXELS = sample_image(120, 90)
 TEXT = b"Jane Roe, 1950-02-03, TCGA-5P-A9K0."
 COMMENT, SIZE = 0x64, b"\xff\x51"
 
@@ -89,7 +89,7 @@ def test_a_tile_part_that_says_more_than_is_there_is_refused():
         jpeg2000.parse(stream[: at + 6] + struct.pack(">I", length + 1000) + stream[at + 10 :])
 
 
-def test_a_damaged_stream_is_parsed_or_refused_in_words():
+def test_a_damaged_stream_is_parsed_or_refused_and_explained():
     draw, stream = random.Random(0), leaks.in_boxes(encoded(), TEXT)
     for _ in range(400):
         damaged = bytearray(stream)

@@ -15,9 +15,9 @@ from pipeline.codecs import jpeg
 from pipeline.errors import CorruptTileError
 from pipeline.slides.registry import open_slide
 from tests.attacks import leaky_streams as leaks
-from tests.pipeline.make import _full_tiles, picture
+from tests.pipeline.make import _full_tiles, sample_image
 
-PIXELS = picture(128, 64)
+PIXELS = sample_image(128, 64)
 TEXT = b"Jane Roe, 1950-02-03"
 RESTART_INTERVAL = 0xDD
 
@@ -94,7 +94,7 @@ def test_a_stream_cut_short_is_refused(length):
 
 
 @pytest.mark.parametrize("stream", [encoded(), by_pillow(progressive=True), by_pillow(restart_marker_blocks=2)])
-def test_a_damaged_stream_is_parsed_or_refused_in_words(stream):
+def test_a_damaged_stream_is_parsed_or_refused_and_explained(stream):
     draw = random.Random(0)
     for _ in range(400):
         damaged = bytearray(stream)
@@ -123,7 +123,7 @@ def tiff_of(path, streams):
 
 
 def first_tiles(count):
-    pixels = picture(64 * count, 64)
+    pixels = sample_image(64 * count, 64)
     return [bytes(imagecodecs.jpeg8_encode(tile, level=85, subsampling="420")) for tile in _full_tiles(pixels, 64)]
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from pipeline.errors import UnreadableError
 from pipeline.store.reader import StoreReader
-from tests.pipeline.make import ingest, picture
+from tests.pipeline.make import ingest, sample_image
 from tests.pipeline.slides.make_dicom import write_dicom
 
 ATTRIBUTES = ["BurnedInAnnotation", "SpecimenLabelInImage"]
@@ -17,7 +17,7 @@ def slide_that_says(path, **attributes):
         for name, value in attributes.items():
             setattr(ds, name, value)
 
-    return write_dicom(path, picture(320, 200), change=said)
+    return write_dicom(path, sample_image(320, 200), change=said)
 
 
 @pytest.mark.parametrize("name", ATTRIBUTES)

@@ -5,7 +5,7 @@ import pytest
 from pipeline.slides.registry import open_slide
 from pipeline.slides.scanner_models import known_model
 from pipeline.store.reader import StoreReader
-from tests.pipeline.make import ingest, picture, write_pyramid
+from tests.pipeline.make import ingest, sample_image, write_pyramid
 from tests.pipeline.slides.make_dicom import write_dicom
 
 MODEL_TAG = 272
@@ -46,12 +46,12 @@ def test_a_person_a_barcode_or_a_serial_number_is_no_scanner(text):
 def test_readers_of_tiff_and_dicom_give_a_name_of_the_table_or_none(tmp_path):
     for number, (text, stored) in enumerate([("Jane Roe 1950", None), ("aperio at2", "Aperio AT2")]):
         tag = (MODEL_TAG, 2, 0, text, True)
-        tiff = write_pyramid(tmp_path / f"{number}.tiff", [picture(300, 200)], compression="lzw", extratags=[tag])
+        tiff = write_pyramid(tmp_path / f"{number}.tiff", [sample_image(300, 200)], compression="lzw", extratags=[tag])
 
         def named(ds, text=text):
             ds.ManufacturerModelName = text
 
-        dicom = write_dicom(tmp_path / f"{number}.dcm", picture(300, 200), change=named)
+        dicom = write_dicom(tmp_path / f"{number}.dcm", sample_image(300, 200), change=named)
         for path in (tiff, dicom):
             with open_slide(path) as slide:
                 assert slide.info.scanner_model == stored
@@ -62,6 +62,6 @@ def test_an_objective_power_that_no_objective_has_is_not_stored(tmp_path, power,
     def powered(ds):
         ds.OpticalPathSequence[0].ObjectiveLensPower = power
 
-    source = write_dicom(tmp_path / "a.dcm", picture(300, 200), change=powered)
+    source = write_dicom(tmp_path / "a.dcm", sample_image(300, 200), change=powered)
 
     assert StoreReader(ingest(source, tmp_path).store).attributes["objective_power"] == stored

@@ -7,7 +7,7 @@ import tifffile
 
 from pipeline.codecs import jpeg
 from pipeline.store.reader import StoreReader
-from tests.pipeline.make import _full_tiles, _tables_and_rest, ingest, picture
+from tests.pipeline.make import _full_tiles, _tables_and_rest, ingest, sample_image
 
 COMMENT = b"\xff\xfe\x00\x14patient Jane Roe \0"
 EXIF = b"\xff\xe1\x00\x16Exif\0\0" + b"Jane Roe 1950\0"
@@ -22,7 +22,7 @@ def with_texts(stream: bytes) -> bytes:
 
 @pytest.mark.parametrize("options", [{"subsampling": "420"}, {"colorspace": "RGB", "outcolorspace": "RGB"}])
 def test_a_level_with_texts_in_its_tiles_passes_through_without_them(tmp_path, options):
-    pixels = picture(600, 400)
+    pixels = sample_image(600, 400)
     plain = [bytes(imagecodecs.jpeg8_encode(tile, level=85, **options)) for tile in _full_tiles(pixels, 256)]
     is_rgb = "colorspace" in options
     with tifffile.TiffWriter(tmp_path / "a.tiff") as tiff:
@@ -42,7 +42,7 @@ def test_a_level_with_texts_in_its_tiles_passes_through_without_them(tmp_path, o
 
 
 def test_texts_in_shared_tables_are_left_out():
-    stream = bytes(imagecodecs.jpeg8_encode(picture(256, 256), level=85, subsampling="420"))
+    stream = bytes(imagecodecs.jpeg8_encode(sample_image(256, 256), level=85, subsampling="420"))
     tables, tile = _tables_and_rest(stream)
 
     parsed = jpeg.parse(tile, jpeg.SOI + TABLES_COMMENT + tables + jpeg.EOI)
@@ -55,14 +55,14 @@ def test_texts_in_shared_tables_are_left_out():
 
 @pytest.mark.parametrize("options", [{"subsampling": "420"}, {"colorspace": "RGB", "outcolorspace": "RGB"}, {}])
 def test_a_stream_without_texts_is_left_as_it_is(options):
-    stream = bytes(imagecodecs.jpeg8_encode(picture(256, 256), level=85, **options))
+    stream = bytes(imagecodecs.jpeg8_encode(sample_image(256, 256), level=85, **options))
     parsed = jpeg.parse(stream)
 
     assert parsed.head(is_rgb=False) + parsed.coded == stream
 
 
 def test_a_text_behind_a_fill_byte_or_behind_the_end_stays_behind_too(tmp_path):
-    pixels = picture(300, 200)
+    pixels = sample_image(300, 200)
     plain = [bytes(imagecodecs.jpeg8_encode(tile, level=85, subsampling="420")) for tile in _full_tiles(pixels, 256)]
     hidden = [stream[:20] + b"\xff" + COMMENT + stream[20:] + b"Jane Roe" for stream in plain]
     with tifffile.TiffWriter(tmp_path / "a.tiff") as tiff:

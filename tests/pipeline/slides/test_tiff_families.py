@@ -11,7 +11,7 @@ import tifffile
 from pipeline.errors import CorruptTileError, NotBrightfieldRgbError, UnreadableError
 from pipeline.slides.registry import open_slide
 from pipeline.slides.slide import one_stream
-from tests.pipeline.make import halved, picture, write_jpeg_pyramid
+from tests.pipeline.make import halved, sample_image, write_jpeg_pyramid
 from tests.pipeline.slides.make_tiff_families import write_ome_tiff, write_philips
 
 
@@ -38,7 +38,7 @@ def check_pixels_and_tiles(path, levels):
 
 # --- Philips -------------------------------------------------------------------------------------------------
 
-PHILIPS_LEVELS = [np.ascontiguousarray(picture(512, 384)[:: 2**i, :: 2**i]) for i in range(5)]
+PHILIPS_LEVELS = [np.ascontiguousarray(sample_image(512, 384)[:: 2**i, :: 2**i]) for i in range(5)]
 
 
 def test_a_philips_slide_has_the_pixels_put_in_at_every_level_and_they_pass_through(tmp_path):
@@ -115,7 +115,7 @@ def test_a_philips_slide_whose_xml_names_other_levels_keeps_the_right_ones(tmp_p
 @pytest.mark.parametrize("byteorder", ["<", ">"])
 @pytest.mark.parametrize("bigtiff", [False, True])
 def test_an_ome_tiff_with_levels_as_subifds_passes_through_in_either_byte_order(tmp_path, byteorder, bigtiff):
-    levels = halved(picture(300, 210), 2)
+    levels = halved(sample_image(300, 210), 2)
     made = write_ome_tiff(tmp_path / "a.ome.tiff", levels, byteorder=byteorder, bigtiff=bigtiff)
 
     check_pixels_and_tiles(made.path, made.levels)
@@ -126,7 +126,7 @@ def test_an_ome_tiff_with_levels_as_subifds_passes_through_in_either_byte_order(
 @pytest.mark.parametrize("byteorder", ["<", ">"])
 def test_a_generic_pyramid_passes_through_in_either_byte_order(tmp_path, byteorder):
     path = tmp_path / "a.tiff"
-    levels = halved(picture(300, 210), 2)
+    levels = halved(sample_image(300, 210), 2)
     with tifffile.TiffWriter(path, byteorder=byteorder, bigtiff=True) as tiff:
         for level, pixels in enumerate(levels):
             tiff.write(
@@ -157,16 +157,18 @@ def test_a_generic_pyramid_passes_through_in_either_byte_order(tmp_path, byteord
     ],
 )
 def test_the_scale_of_an_ome_tiff_is_read_in_any_unit_and_never_guessed(tmp_path, size, mpp):
-    path = write_ome_tiff(tmp_path / "a.ome.tiff", [picture(100, 80)], size=size).path
+    path = write_ome_tiff(tmp_path / "a.ome.tiff", [sample_image(100, 80)], size=size).path
 
     with open_slide(path) as slide:
         assert slide.info.mpp_xy == (None if mpp is None else pytest.approx(mpp))
 
 
 def test_label_macro_and_objective_of_an_ome_tiff_are_known(tmp_path):
-    beside = {"label image": picture(90, 70, 1), "macro image": picture(200, 80, 2)}
+    beside = {"label image": sample_image(90, 70, 1), "macro image": sample_image(200, 80, 2)}
     instrument = '<Instrument ID="Instrument:0"><Objective ID="Objective:0:0" NominalMagnification="40"/></Instrument>'
-    made = write_ome_tiff(tmp_path / "a.ome.tiff", halved(picture(300, 210), 1), beside=beside, extra_xml=instrument)
+    made = write_ome_tiff(
+        tmp_path / "a.ome.tiff", halved(sample_image(300, 210), 1), beside=beside, extra_xml=instrument
+    )
 
     with open_slide(made.path) as slide:
         assert (slide.info.associated, slide.info.objective_power) == (("label", "macro"), 40)
@@ -175,8 +177,8 @@ def test_label_macro_and_objective_of_an_ome_tiff_are_known(tmp_path):
 
 
 def test_a_second_scene_of_an_ome_tiff_is_refused_and_not_forgotten(tmp_path):
-    beside = {"slide #2": picture(280, 200, 1)}
-    path = write_ome_tiff(tmp_path / "a.ome.tiff", [picture(300, 210)], beside=beside).path
+    beside = {"slide #2": sample_image(280, 200, 1)}
+    path = write_ome_tiff(tmp_path / "a.ome.tiff", [sample_image(300, 210)], beside=beside).path
 
     with pytest.raises(UnreadableError, match="second scene is no label"):
         open_slide(path)
@@ -193,7 +195,7 @@ def test_a_second_scene_of_an_ome_tiff_is_refused_and_not_forgotten(tmp_path):
     ],
 )
 def test_one_file_of_several_is_refused(tmp_path, extra_xml, root_xml):
-    made = write_ome_tiff(tmp_path / "a.ome.tiff", [picture(300, 210)], extra_xml=extra_xml, root_xml=root_xml)
+    made = write_ome_tiff(tmp_path / "a.ome.tiff", [sample_image(300, 210)], extra_xml=extra_xml, root_xml=root_xml)
 
     with pytest.raises(UnreadableError, match="files of an OME-TIFF"):
         open_slide(made.path)
@@ -202,7 +204,7 @@ def test_one_file_of_several_is_refused(tmp_path, extra_xml, root_xml):
 @pytest.mark.parametrize("axes", ["ZYXS", "TYXS"])
 @pytest.mark.parametrize("tile", [(64, 64), None], ids=["tiles", "strips"])
 def test_focal_planes_and_times_of_an_ome_tiff_are_refused(tmp_path, axes, tile):
-    stack = np.stack([picture(100, 80, seed) for seed in range(3)])
+    stack = np.stack([sample_image(100, 80, seed) for seed in range(3)])
     tifffile.imwrite(tmp_path / "a.ome.tiff", stack, photometric="rgb", tile=tile, ome=True, metadata={"axes": axes})
 
     with pytest.raises(NotBrightfieldRgbError, match=r"3 pictures of 100×80 px in one stack \(axes [ZT]YXS\)"):
@@ -212,14 +214,14 @@ def test_focal_planes_and_times_of_an_ome_tiff_are_refused(tmp_path, axes, tile)
 def test_a_stack_of_pages_of_one_size_is_refused(tmp_path):
     with tifffile.TiffWriter(tmp_path / "a.tiff") as tiff:
         for seed in range(3):
-            tiff.write(picture(100, 80, seed), photometric="rgb", tile=(64, 64), metadata=None)
+            tiff.write(sample_image(100, 80, seed), photometric="rgb", tile=(64, 64), metadata=None)
 
     with pytest.raises(NotBrightfieldRgbError, match="3 pictures of 100×80 px"):
         open_slide(tmp_path / "a.tiff")
 
 
 def test_fluorescence_channels_are_refused_with_their_number(tmp_path):
-    stack = np.stack([picture(100, 80, seed)[..., 0] for seed in range(5)])
+    stack = np.stack([sample_image(100, 80, seed)[..., 0] for seed in range(5)])
     tifffile.imwrite(tmp_path / "a.ome.tiff", stack, photometric="minisblack", ome=True, metadata={"axes": "CYX"})
 
     with pytest.raises(NotBrightfieldRgbError, match=r"axes CYX \(5×80×100\), as fluorescence"):
@@ -227,7 +229,7 @@ def test_fluorescence_channels_are_refused_with_their_number(tmp_path):
 
 
 def test_levels_in_any_order_are_found(tmp_path):
-    levels = halved(picture(512, 300), 2)
+    levels = halved(sample_image(512, 300), 2)
     path = write_jpeg_pyramid(tmp_path / "a.tiff", [levels[0], levels[2], levels[1]], tile_px=64)
 
     with open_slide(path) as slide:

@@ -17,7 +17,7 @@ from tests.pipeline.make import (
     PHOTOMETRIC,
     halved,
     overwrite_tag,
-    picture,
+    sample_image,
     write_aperio_j2k,
     write_jpeg_pyramid,
     write_pyramid,
@@ -34,7 +34,7 @@ def read_all(path, level=0):
 @pytest.mark.parametrize("compression", ["lzw", "deflate", "zstd", "packbits", None])
 @pytest.mark.parametrize("byteorder", ["<", ">"])
 def test_lossless_files_read_back_as_written(tmp_path, tile_px, compression, byteorder):
-    pixels = picture(150, 110)
+    pixels = sample_image(150, 110)
     path = tmp_path / "a.tiff"
     with tifffile.TiffWriter(path, byteorder=byteorder, bigtiff=byteorder == ">") as tiff:
         tile = (tile_px, tile_px) if tile_px else None
@@ -48,7 +48,7 @@ def test_lossless_files_read_back_as_written(tmp_path, tile_px, compression, byt
 )
 @pytest.mark.parametrize("tile_px", [64, None], ids=["tiles", "strips"])
 def test_a_region_over_the_border_is_white_beyond(tmp_path, tile_px, box):
-    pixels = picture(150, 110)
+    pixels = sample_image(150, 110)
     path = write_pyramid(tmp_path / "a.tiff", [pixels], tile_px=tile_px, compression="lzw")
     around = np.pad(pixels, ((400, 400), (400, 400), (0, 0)), constant_values=255)
     x, y, width, height = box
@@ -68,7 +68,7 @@ def test_a_region_over_the_border_is_white_beyond(tmp_path, tile_px, box):
     ],
 )
 def test_jpeg_tiles_read_as_openslide_reads_them(tmp_path, options):
-    path = write_jpeg_pyramid(tmp_path / "a.tiff", halved(picture(600, 520), 1), **options)
+    path = write_jpeg_pyramid(tmp_path / "a.tiff", halved(sample_image(600, 520), 1), **options)
 
     with openslide.OpenSlide(path) as slide:
         for level in (0, 1):
@@ -77,7 +77,7 @@ def test_jpeg_tiles_read_as_openslide_reads_them(tmp_path, options):
 
 
 def test_strips_are_decoded_once_however_many_threads_ask(tmp_path):
-    pixels = picture(900, 700)
+    pixels = sample_image(900, 700)
     path = write_pyramid(tmp_path / "a.tiff", [pixels], tile_px=None, compression="lzw", rowsperstrip=16)
     corners = [(x, y) for y in range(0, 700, 100) for x in range(0, 900, 100)]
 
@@ -91,7 +91,7 @@ def test_strips_are_decoded_once_however_many_threads_ask(tmp_path):
 @pytest.mark.parametrize("compression", [33003, 33005])
 def test_aperio_jpeg2000_has_the_colours_that_openslide_shows(tmp_path, compression):
     """33003 holds Y, Cb, Cr and says so nowhere: tifffile would hand them out as R, G, B."""
-    rgb = picture(512, 300)
+    rgb = sample_image(512, 300)
     stored = rgb if compression == 33005 else np.asarray(Image.fromarray(rgb).convert("YCbCr"))
     path = write_aperio_j2k(tmp_path / "a.svs", stored, compression=compression)
 
@@ -105,7 +105,7 @@ def test_aperio_jpeg2000_has_the_colours_that_openslide_shows(tmp_path, compress
 
 @pytest.mark.parametrize("compression", ["lzw", "deflate", None])
 def test_ycbcr_without_jpeg_is_refused_since_tifffile_would_show_it_as_rgb(tmp_path, compression):
-    path = write_pyramid(tmp_path / "a.tiff", [picture(150, 110)], tile_px=64, compression=compression)
+    path = write_pyramid(tmp_path / "a.tiff", [sample_image(150, 110)], tile_px=64, compression=compression)
     overwrite_tag(path, PHOTOMETRIC, 6)
 
     with pytest.raises(NotBrightfieldRgbError, match="photometric YCBCR"):
@@ -135,16 +135,16 @@ def test_what_is_not_eight_bit_rgb_is_refused(tmp_path, pixels, photometric, pla
 
 
 @pytest.mark.parametrize("orientation", [2, 3, 4, 5, 6, 7, 8])
-def test_a_turned_or_mirrored_picture_is_refused(tmp_path, orientation):
+def test_a_turned_or_mirrored_image_is_refused(tmp_path, orientation):
     tag = (274, 3, 1, orientation, True)
-    path = write_pyramid(tmp_path / "a.tiff", [picture(150, 110)], tile_px=64, compression="lzw", extratags=[tag])
+    path = write_pyramid(tmp_path / "a.tiff", [sample_image(150, 110)], tile_px=64, compression="lzw", extratags=[tag])
 
     with pytest.raises(UnreadableError, match=f"orientation.*{orientation}"):
         open_slide(path)
 
 
 def test_smaller_pages_of_another_kind_are_no_levels(tmp_path):
-    finest = picture(1024, 600)
+    finest = sample_image(1024, 600)
     path = tmp_path / "a.tiff"
     with tifffile.TiffWriter(path) as tiff:
         for pixels, photometric, planar in (
@@ -166,7 +166,7 @@ def test_smaller_pages_of_another_kind_are_no_levels(tmp_path):
 
 @pytest.mark.parametrize("size", [(2003, 50), (50, 2003)])
 def test_levels_of_long_and_tall_slides_are_recognised(tmp_path, size):
-    path = write_jpeg_pyramid(tmp_path / "a.tiff", halved(picture(*size), 3), tile_px=64)
+    path = write_jpeg_pyramid(tmp_path / "a.tiff", halved(sample_image(*size), 3), tile_px=64)
 
     with open_slide(path) as slide:
         assert len(slide.info.levels) == 4

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from pipeline.errors import CorruptTileError, NotBrightfieldRgbError, UnreadableError
-from pipeline.slides.openslide.reader import OpenSlideSlide
+from pipeline.slides.openslide.reader import VendorSlide
 from pipeline.slides.registry import open_slide
-from tests.pipeline.make import halved, picture, write_jpeg_pyramid
+from tests.pipeline.make import halved, sample_image, write_jpeg_pyramid
 from tests.pipeline.slides.make_vendor_slides import Made, ScnArea, write_bif, write_mrxs, write_ndpi, write_scn
 
 SCN_NM = 469
@@ -19,19 +19,19 @@ SCN_NM = 469
 def mrxs(folder) -> Made:
     """8 × 6 images of 96 × 64 px, of which five were scanned, one of them alone."""
     places = [(2, 1), (3, 1), (2, 2), (5, 2), (2, 4)]
-    tiles = {place: picture(96, 64, seed=i) for i, place in enumerate(places)}
+    tiles = {place: sample_image(96, 64, seed=i) for i, place in enumerate(places)}
     return write_mrxs(folder / "a.mrxs", tiles, columns=8, rows=6, num_levels=3)
 
 
 def ndpi(folder) -> Made:
-    return write_ndpi(folder / "a.ndpi", halved(picture(512, 384), 2), macro=picture(80, 50, seed=3))
+    return write_ndpi(folder / "a.ndpi", halved(sample_image(512, 384), 2), macro=sample_image(80, 50, seed=3))
 
 
 def scn(folder) -> Made:
     """Two areas whose corners fall between pixels at every level, on a canvas whose levels do not divide."""
     areas = [
-        ScnArea(100_100, 60_250, halved(picture(300, 200, 1), 2)),
-        ScnArea(300_333, 200_000, halved(picture(200, 180, 2), 2)),
+        ScnArea(100_100, 60_250, halved(sample_image(300, 200, 1), 2)),
+        ScnArea(300_333, 200_000, halved(sample_image(200, 180, 2), 2)),
     ]
     made = write_scn(folder / "a.scn", areas, slide_nm=(500_300, 400_100), nm_per_px=SCN_NM)
     levels = []
@@ -46,7 +46,7 @@ def scn(folder) -> Made:
 
 
 def bif(folder) -> Made:
-    tiles = {(column, row): picture(64, 64, seed=column + 5 * row) for column in range(5) for row in range(3)}
+    tiles = {(column, row): sample_image(64, 64, seed=column + 5 * row) for column in range(5) for row in range(3)}
     return write_bif(folder / "a.bif", tiles, columns=5, rows=3)
 
 
@@ -131,20 +131,20 @@ def test_a_slide_scanned_to_its_borders_has_no_bounds(tmp_path):
 
 
 def test_an_unscanned_area_of_any_size_is_white_without_asking_openslide(tmp_path):
-    tiles = {(3, 2): picture(96, 64)}
+    tiles = {(3, 2): sample_image(96, 64)}
     path = write_mrxs(tmp_path / "a.mrxs", tiles, columns=4000, rows=4000, num_levels=2).path
 
-    with OpenSlideSlide(path) as slide:
+    with VendorSlide(path) as slide:
         assert list(slide._pieces(0, (100_000, 50_000, 200_000, 100_000))) == []
         assert [max(piece[2:]) for piece in slide._pieces(0, (0, 0, 384_000, 256_000))] == [100]
         assert (slide.read_region(0, 100_000, 50_000, 300, 200) == 255).all()
 
 
 def test_a_large_region_is_read_in_pieces_and_stays_whole(tmp_path):
-    levels = halved(picture(2600, 2300), 1)
+    levels = halved(sample_image(2600, 2300), 1)
     path = write_jpeg_pyramid(tmp_path / "a.tiff", levels, photometric="rgb", subsampling="444")
 
-    with OpenSlideSlide(path) as slide, open_slide(path) as same:
+    with VendorSlide(path) as slide, open_slide(path) as same:
         box = (3, 5, 2590, 2290)
         assert max(max(piece[2:]) for piece in slide._pieces(0, box)) == 2048
         np.testing.assert_array_equal(slide.read_region(0, *box), same.read_region(0, *box))
@@ -152,14 +152,14 @@ def test_a_large_region_is_read_in_pieces_and_stays_whole(tmp_path):
 
 def test_a_level_that_openslide_could_only_blend_is_left_out(tmp_path):
     """1003 / 251 is not a whole number: pixels of that level start between level-0 pixels."""
-    levels = [picture(1003, 601), picture(502, 301), picture(251, 151)]
+    levels = [sample_image(1003, 601), sample_image(502, 301), sample_image(251, 151)]
     path = write_jpeg_pyramid(tmp_path / "a.tiff", levels, tile_px=64)
-    whole = write_jpeg_pyramid(tmp_path / "b.tiff", halved(picture(1024, 512), 2), tile_px=64)
+    whole = write_jpeg_pyramid(tmp_path / "b.tiff", halved(sample_image(1024, 512), 2), tile_px=64)
 
-    with OpenSlideSlide(path) as slide, OpenSlideSlide(path, every_level=True) as all_levels:
+    with VendorSlide(path) as slide, VendorSlide(path, every_level=True) as all_levels:
         assert [level.width_px for level in slide.info.levels] == [1003]
         assert [level.width_px for level in all_levels.info.levels] == [1003, 502, 251]
-    with OpenSlideSlide(whole) as slide:
+    with VendorSlide(whole) as slide:
         assert [level.width_px for level in slide.info.levels] == [1024, 512, 256]
 
 
@@ -207,8 +207,8 @@ def test_a_mirax_fluorescence_slide_is_refused(tmp_path):
         open_slide(path)
 
 
-def test_an_ndpi_of_grey_pictures_is_refused(tmp_path):
-    path = write_ndpi(tmp_path / "a.ndpi", [picture(512, 384)[..., 0]]).path
+def test_an_ndpi_of_grey_images_is_refused(tmp_path):
+    path = write_ndpi(tmp_path / "a.ndpi", [sample_image(512, 384)[..., 0]]).path
 
     with pytest.raises(NotBrightfieldRgbError, match="color components != 3"):
         open_slide(path)

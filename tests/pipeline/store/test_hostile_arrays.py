@@ -18,7 +18,7 @@ from pipeline.store.array_reader import ArrayReader
 from pipeline.store.layout import ArraySpec
 from pipeline.store.reader import StoreReader
 from pipeline.store.render import thumbnail
-from tests.pipeline.make import ingest, picture, write_jpeg_pyramid
+from tests.pipeline.make import ingest, sample_image, write_jpeg_pyramid
 
 SHARD = "0/0/c/0/0/0"
 
@@ -26,7 +26,7 @@ SHARD = "0/0/c/0/0/0"
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("hostile")
-    return ingest(write_jpeg_pyramid(folder / "a.tiff", [picture(700, 460)]), folder, smallest_level_px=700).store
+    return ingest(write_jpeg_pyramid(folder / "a.tiff", [sample_image(700, 460)]), folder, smallest_level_px=700).store
 
 
 @pytest.fixture
@@ -136,7 +136,7 @@ def test_a_folder_in_place_of_a_shard_is_refused(store):
 
 @pytest.mark.parametrize("name", ["0/0", "0/0/zarr.json", "0/0/c", "0/0/c/0/0", SHARD])
 def test_a_link_that_leads_to_another_slide_s_pixels_is_refused(store, tmp_path, name):
-    other = write_jpeg_pyramid(tmp_path / "b.tiff", [picture(700, 460, 3)])
+    other = write_jpeg_pyramid(tmp_path / "b.tiff", [sample_image(700, 460, 3)])
     theirs = ingest(other, tmp_path / "theirs", smallest_level_px=700).store / name
     ours = store / name
     shutil.rmtree(ours) if ours.is_dir() else ours.unlink()

@@ -21,7 +21,7 @@ from pipeline.store.metadata import write_json
 from pipeline.store.reader import StoreReader
 from pipeline.store.shard import write_shard
 from pipeline.store.zarr_codecs import Jpeg2000Codec, JpegCodec
-from tests.pipeline.make import halved, ingest, picture, write_aperio_j2k, write_jpeg_pyramid
+from tests.pipeline.make import halved, ingest, sample_image, write_aperio_j2k, write_jpeg_pyramid
 from tests.pipeline.store.golden import level_crcs
 
 TRANSPOSE = {"name": "transpose", "configuration": {"order": [1, 2, 0]}}
@@ -33,7 +33,7 @@ OTHER_PROGRAMS = Path(__file__).with_name("other_programs.py")
 def stores(tmp_path_factory):
     """(source, store) by codec of the finest level; a second level in both."""
     folder = tmp_path_factory.mktemp("open")
-    pixels = picture(700, 460)
+    pixels = sample_image(700, 460)
     pixels[:300, :200] = 245  # glass
     jpeg = write_jpeg_pyramid(folder / "a.tiff", halved(pixels, 1), photometric="rgb")
     j2k = write_aperio_j2k(folder / "b.svs", pixels, compression=33005)
@@ -121,7 +121,7 @@ def jpeg_array(folder: Path, stream: bytes, keys: dict[str, object]) -> Path:
 
 def abbreviated(folder: Path) -> tuple[bytes, bytes, np.ndarray]:
     """A tile without tables, its tables, and its pixels."""
-    source = write_jpeg_pyramid(folder / "a.tiff", [picture(256, 256)], photometric="rgb")
+    source = write_jpeg_pyramid(folder / "a.tiff", [sample_image(256, 256)], photometric="rgb")
     with tifffile.TiffFile(source) as tiff:
         page = tiff.pages[0]
         tiff.filehandle.seek(page.dataoffsets[0])

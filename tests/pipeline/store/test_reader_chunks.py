@@ -19,7 +19,7 @@ from tests.pipeline.make import (
     halved,
     ingest,
     overwrite_tag,
-    picture,
+    sample_image,
     write_aperio_j2k,
     write_jpeg_pyramid,
     write_pyramid,
@@ -31,7 +31,7 @@ CODECS = ("imagecodecs_jpeg", "imagecodecs_jpeg2k", "zstd")
 
 
 def make_source(folder, codec: str, seed: int = 0):
-    pixels = picture(WIDTH_PX0, HEIGHT_PX0, seed)
+    pixels = sample_image(WIDTH_PX0, HEIGHT_PX0, seed)
     if codec == "imagecodecs_jpeg":
         return write_jpeg_pyramid(folder / f"{seed}.tiff", [pixels])
     if codec == "imagecodecs_jpeg2k":
@@ -67,7 +67,7 @@ def source_tile(path, number: int, page: int = 0) -> bytes:
 def test_a_jpeg_chunk_is_the_source_s_tile_after_its_head(tmp_path, photometric, shared_tables):
     """Start marker, colour marker where the tile has none, tables; then the tile's own bytes to the last."""
     source = write_jpeg_pyramid(
-        tmp_path / "a.tiff", halved(picture(700, 500), 1), photometric=photometric, shared_tables=shared_tables
+        tmp_path / "a.tiff", halved(sample_image(700, 500), 1), photometric=photometric, shared_tables=shared_tables
     )
     with tifffile.TiffFile(source) as tiff:
         tables = tiff.pages[0].jpegtables[2:-2] if shared_tables else b""
@@ -157,7 +157,7 @@ def test_a_damaged_shard_is_one_clear_error_in_every_codec(make_store, tmp_path,
 
 def test_a_chunk_cut_short_inside_a_sound_index_is_an_error_in_every_codec(tmp_path):
     """A shard written anew from damaged streams: its index and checksum are right."""
-    pixels = picture(256, 256)
+    pixels = sample_image(256, 256)
     streams = {
         "imagecodecs_jpeg": encode_jpeg(pixels),
         "imagecodecs_jpeg2k": encode_jpeg_2000(pixels),
@@ -177,11 +177,11 @@ def test_a_shard_of_another_store_is_noticed_where_its_chunks_differ_in_size(mak
     encode = {"imagecodecs_jpeg": encode_jpeg, "imagecodecs_jpeg2k": encode_jpeg_2000, "zstd": encode_zstd}[codec]
     shard = store / "0/0/c/0/0/0"
 
-    write_shard(shard, [(encode(picture(128, 128)),)] * 4)
+    write_shard(shard, [(encode(sample_image(128, 128)),)] * 4)
     with pytest.raises(CorruptTileError, match="chunk in row 0, column 0"):
         StoreReader(store).read_region(0, 0, 0, 20, 20)
 
-    write_shard(shard, [(encode(picture(256, 256)),)] * 16)
+    write_shard(shard, [(encode(sample_image(256, 256)),)] * 16)
     with pytest.raises(CorruptTileError, match="index of 4 chunks is damaged"):
         StoreReader(store).read_region(0, 0, 0, 20, 20)
 
@@ -224,7 +224,7 @@ def test_quality_and_predictions_written_under_an_open_reader_do_not_disturb_it(
 
 
 def test_a_jpeg_without_its_end_is_not_filled_up_with_grey():
-    stream = encode_jpeg(picture(256, 256))
+    stream = encode_jpeg(sample_image(256, 256))
 
     with pytest.raises(DecodeError, match="without an end marker"):
         decode_jpeg(stream[:-2000])

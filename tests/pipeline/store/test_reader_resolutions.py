@@ -11,7 +11,7 @@ from pipeline.errors import BadRecipeError
 from pipeline.store import reader as reader_module
 from pipeline.store.reader import StoreReader
 from pipeline.store.resample import area_mean
-from tests.pipeline.make import MPP0, halved, ingest, picture, write_pyramid
+from tests.pipeline.make import MPP0, halved, ingest, sample_image, write_pyramid
 
 WIDTH_PX0, HEIGHT_PX0 = 1300, 902
 OUTSIDE_PX = 900
@@ -22,7 +22,7 @@ OUTSIDE_PX = 900
 def readers(tmp_path_factory):
     """Stores of 1, 2 and 4 levels, and one whose second level is 3.02 times smaller."""
     folder = tmp_path_factory.mktemp("resolutions")
-    pixels = picture(WIDTH_PX0, HEIGHT_PX0)
+    pixels = sample_image(WIDTH_PX0, HEIGHT_PX0)
     odd = np.ascontiguousarray(pixels[::3, ::3][:298, :430])
     sources = {
         "1": (halved(pixels, 0), "lzw", 1300),
@@ -109,7 +109,7 @@ def test_a_resolution_that_differs_by_rounding_gives_stored_pixels_too(readers):
     np.testing.assert_array_equal(reader.read_at_mpp(*corner, 90, 60, MPP0 * 3.03), stored)
 
 
-def test_a_pixel_one_percent_finer_than_a_level_does_not_move_the_picture(readers):
+def test_a_pixel_one_percent_finer_than_a_level_does_not_move_the_image(readers):
     reader = readers["4"]
     mpp = 2 * MPP0 * 0.992
 
@@ -133,7 +133,7 @@ def test_far_outside_the_slide_is_white_at_any_resolution(readers):
             assert (readers["4"].read_at_mpp(*corner, 12, 9, mpp) == 255).all()
 
 
-def test_a_picture_read_in_bands_is_the_picture_read_at_once(readers, monkeypatch):
+def test_a_image_read_in_bands_is_the_image_read_at_once(readers, monkeypatch):
     whole = readers["1"].read_at_mpp(3.3, 5.1, 470, 340, 1.3)
 
     monkeypatch.setattr(reader_module, "MAX_TAKEN_PX", 40_000)
@@ -143,7 +143,7 @@ def test_a_picture_read_in_bands_is_the_picture_read_at_once(readers, monkeypatc
     np.testing.assert_array_equal(banded, whole)
 
 
-def test_threads_give_the_same_picture(readers):
+def test_threads_give_the_same_image(readers):
     reader = readers["4"]
 
     for box in BOXES:
@@ -151,7 +151,7 @@ def test_threads_give_the_same_picture(readers):
 
 
 @pytest.mark.parametrize("size_wh", [(0, 0), (0, 5), (5, 0)])
-def test_an_empty_picture_is_empty(readers, size_wh):
+def test_an_empty_image_is_empty(readers, size_wh):
     assert readers["2"].read_at_mpp(10, 10, *size_wh, 0.9).shape == (size_wh[1], size_wh[0], 3)
     assert readers["2"].read_region(0, 10, 10, *size_wh).shape == (size_wh[1], size_wh[0], 3)
 

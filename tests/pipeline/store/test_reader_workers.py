@@ -13,7 +13,7 @@ import torch
 
 from pipeline.store import array_reader
 from pipeline.store.reader import StoreReader
-from tests.pipeline.make import halved, ingest, picture, write_aperio_j2k, write_jpeg_pyramid, write_pyramid
+from tests.pipeline.make import halved, ingest, sample_image, write_aperio_j2k, write_jpeg_pyramid, write_pyramid
 
 WIDTH_PX0, HEIGHT_PX0 = 1100, 700
 NUM_WORKERS = 2
@@ -25,7 +25,7 @@ MORE_FILES = 40
 def readers(tmp_path_factory):
     """One store of each codec, shards of 2 × 2 chunks, levels built below."""
     folder = tmp_path_factory.mktemp("workers")
-    pixels = picture(WIDTH_PX0, HEIGHT_PX0)
+    pixels = sample_image(WIDTH_PX0, HEIGHT_PX0)
     sources = {
         "imagecodecs_jpeg": write_jpeg_pyramid(folder / "a.tiff", halved(pixels, 1)),
         "imagecodecs_jpeg2k": write_aperio_j2k(folder / "b.svs", pixels, compression=33005),

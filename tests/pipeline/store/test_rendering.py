@@ -14,7 +14,7 @@ from pipeline.project import Project
 from pipeline.store.metadata import read_json, write_json
 from pipeline.store.reader import StoreReader
 from pipeline.store.render import render_chunk_jpeg, thumbnail
-from tests.pipeline.make import ingest, picture, write_aperio_j2k, write_pyramid
+from tests.pipeline.make import ingest, sample_image, write_aperio_j2k, write_pyramid
 from tests.small_road import make_slide
 
 
@@ -73,7 +73,7 @@ def test_a_thumbnail_read_in_bands_is_the_average_of_the_slide(store):
     assert np.abs(small - blocks).max() <= 1
 
 
-def test_a_picture_of_the_level_s_own_size_is_the_level(store):
+def test_a_image_of_the_level_s_own_size_is_the_level(store):
     level = StoreReader(store).levels[1]
 
     assert np.array_equal(
@@ -86,7 +86,7 @@ def test_a_picture_of_the_level_s_own_size_is_the_level(store):
 def other_stores(tmp_path_factory):
     """A store of JPEG 2000 chunks and one of zstd chunks, with what is in them."""
     folder = tmp_path_factory.mktemp("rendered")
-    pixels = picture(700, 500)
+    pixels = sample_image(700, 500)
     return pixels, {
         "imagecodecs_jpeg2k": ingest(
             write_aperio_j2k(folder / "a.svs", pixels, compression=33005), folder, slide_id="j2k"

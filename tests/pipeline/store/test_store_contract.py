@@ -16,13 +16,13 @@ from ome_zarr_models import v05
 from PIL import ImageCms
 
 from pipeline.ingest import store_writer
-from pipeline.ingest.icc import colours_only
+from pipeline.ingest.icc import strip_icc_text
 from pipeline.ingest.source_comparison import verify_store
 from pipeline.store.colour import ToSrgb
 from pipeline.store.labels import read_tissue
 from pipeline.store.overlays import Predictions, read_predictions, write_predictions
 from pipeline.store.reader import StoreReader
-from tests.pipeline.make import halved, ingest, overwrite_tag, picture, write_jpeg_pyramid, write_pyramid
+from tests.pipeline.make import halved, ingest, overwrite_tag, sample_image, write_jpeg_pyramid, write_pyramid
 
 ICC_TAG = 34675
 GEMSLIDE_KEYS = {
@@ -41,7 +41,7 @@ SECRETS = ("Mustermann", "CPAPERIOCS", "b414003d", "12/29/09", "09:59:15", "9988
 def store(tmp_path_factory):
     """A slide of two passed levels and one built level, ingested under an id that is not its file name."""
     folder = tmp_path_factory.mktemp("contract")
-    source = write_jpeg_pyramid(folder / "geheim-Mustermann.tiff", halved(picture(1300, 900), 1), tile_px=240)
+    source = write_jpeg_pyramid(folder / "geheim-Mustermann.tiff", halved(sample_image(1300, 900), 1), tile_px=240)
     return ingest(source, folder, slide_id="S-7", smallest_level_px=400).store
 
 
@@ -184,7 +184,7 @@ def test_the_root_says_exactly_what_the_contract_lists(store):
 
 def test_nothing_in_the_store_names_the_file_or_what_its_description_says(tmp_path):
     source = tmp_path / "geheim-Mustermann.svs"
-    write_pyramid(source, [picture(900, 700)], compression="lzw", description=SECRETIVE, mpp=None)
+    write_pyramid(source, [sample_image(900, 700)], compression="lzw", description=SECRETIVE, mpp=None)
 
     store = ingest(source, tmp_path, slide_id="S-8").store
 
@@ -255,12 +255,12 @@ def test_a_large_associated_image_is_cut_into_chunks(real_slides, tmp_path, monk
 def test_the_icc_profile_s_colours_are_kept_and_its_texts_are_not(tmp_path):
     profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
     tag = (ICC_TAG, 7, len(profile), profile, True)
-    source = write_pyramid(tmp_path / "a.tiff", [picture(300, 200)], compression="lzw", extratags=[tag])
+    source = write_pyramid(tmp_path / "a.tiff", [sample_image(300, 200)], compression="lzw", extratags=[tag])
 
     reader = StoreReader(ingest(source, tmp_path).store)
 
-    assert reader.icc == colours_only(profile) == base64.b64decode(reader.attributes["icc"])
-    pixels = picture(300, 200)
+    assert reader.icc == strip_icc_text(profile) == base64.b64decode(reader.attributes["icc"])
+    pixels = sample_image(300, 200)
     np.testing.assert_array_equal(ToSrgb(reader.icc)(pixels), ToSrgb(profile)(pixels))
 
 
@@ -281,7 +281,7 @@ def test_model_and_scanner_texts_that_are_not_product_names_are_not_kept(tmp_pat
     for number, (model, kept) in enumerate([("SN 4711 / Dr. Mustermann", None), ("Pannoramic 250", "Pannoramic 250")]):
         source = tmp_path / f"{number}.tiff"
         tag = (272, 2, 0, model, True)
-        write_pyramid(source, [picture(300, 200)], compression="lzw", extratags=[tag])
+        write_pyramid(source, [sample_image(300, 200)], compression="lzw", extratags=[tag])
 
         store = ingest(source, tmp_path / str(number)).store
 
@@ -290,7 +290,7 @@ def test_model_and_scanner_texts_that_are_not_product_names_are_not_kept(tmp_pat
 
 def test_the_message_of_an_error_names_the_file_but_no_text_from_inside_it(tmp_path):
     source = tmp_path / "a.svs"
-    write_pyramid(source, [picture(300, 200)], compression="lzw", description=SECRETIVE, mpp=None)
+    write_pyramid(source, [sample_image(300, 200)], compression="lzw", description=SECRETIVE, mpp=None)
     overwrite_tag(source, 259, 52479)
 
     with pytest.raises(Exception, match=re.escape("a.svs: TIFF compression 52479")) as caught:

@@ -15,7 +15,7 @@ import zarr
 from pipeline.errors import CorruptTileError, UnreadableError
 from pipeline.store import array_reader
 from pipeline.store.reader import StoreReader
-from tests.pipeline.make import halved, ingest, picture, write_jpeg_pyramid
+from tests.pipeline.make import halved, ingest, sample_image, write_jpeg_pyramid
 
 WIDTH_PX0, HEIGHT_PX0 = 1300, 900
 
@@ -24,7 +24,7 @@ WIDTH_PX0, HEIGHT_PX0 = 1300, 900
 def store(tmp_path_factory):
     """Tiles of 240 px in shards of 2 × 2, three levels: two passed, one built."""
     folder = tmp_path_factory.mktemp("reader")
-    source = write_jpeg_pyramid(folder / "a.tiff", halved(picture(WIDTH_PX0, HEIGHT_PX0), 1), tile_px=240)
+    source = write_jpeg_pyramid(folder / "a.tiff", halved(sample_image(WIDTH_PX0, HEIGHT_PX0), 1), tile_px=240)
     return ingest(source, folder, smallest_level_px=400).store
 
 
@@ -159,7 +159,7 @@ def test_few_files_stay_open_however_many_shards_and_readers_there_are(store, mo
 
 def test_a_reader_opened_after_a_store_was_replaced_sees_the_new_one(tmp_path):
     for seed in (1, 2):
-        source = write_jpeg_pyramid(tmp_path / f"{seed}.tiff", [picture(500, 300, seed)])
+        source = write_jpeg_pyramid(tmp_path / f"{seed}.tiff", [sample_image(500, 300, seed)])
         ingest(source, tmp_path / str(seed))
     path = tmp_path / "1/slides/S-1.ome.zarr"
     old = StoreReader(path)
@@ -185,7 +185,7 @@ def test_a_reader_opened_after_a_store_was_replaced_sees_the_new_one(tmp_path):
     ids=["cut", "flipped index", "zeroed head", "junk inside", "empty"],
 )
 def test_a_damaged_shard_is_a_corrupt_tile_and_never_pixels(tmp_path, damage, message):
-    source = write_jpeg_pyramid(tmp_path / "a.tiff", [picture(500, 300)])
+    source = write_jpeg_pyramid(tmp_path / "a.tiff", [sample_image(500, 300)])
     store = ingest(source, tmp_path).store
     shard = store / "0/0/c/0/0/0"
     shard.write_bytes(damage(shard.read_bytes()))
@@ -203,7 +203,7 @@ def test_a_folder_that_is_no_store_says_so(tmp_path):
 
 
 def test_a_store_of_another_contract_version_is_refused(tmp_path):
-    source = write_jpeg_pyramid(tmp_path / "a.tiff", [picture(500, 300)])
+    source = write_jpeg_pyramid(tmp_path / "a.tiff", [sample_image(500, 300)])
     store = ingest(source, tmp_path).store
     root = store / "zarr.json"
     root.write_text(root.read_text().replace('"contract_version": 3', '"contract_version": 4'))

@@ -11,7 +11,7 @@ from scipy.ndimage import gaussian_filter
 from shapely.geometry import box
 
 from pipeline.annotations.files import write_annotations
-from pipeline.annotations.objects import AnnotationFile, Drawn
+from pipeline.annotations.objects import AnnotationFile, AnnotationObject
 from pipeline.cohort.manifest import load_cohort
 from pipeline.config import TileConfig
 from pipeline.files import sha256_of
@@ -74,7 +74,7 @@ def squares(mask, frame):
 @pytest.mark.parametrize("to", ["qupath", "asap", "imagescope"])
 def test_tile_labels_equal_the_painted_pixels_by_area_and_by_centre(slide, tmp_path, to):
     project, mask = slide
-    shapes = tuple(Drawn(outline(mask == number), "", name) for number, name in enumerate(CLASSES, start=1))
+    shapes = tuple(AnnotationObject(outline(mask == number), "", name) for number, name in enumerate(CLASSES, start=1))
     assert any(part.interiors for shape in shapes for part in shape.geometry.geoms)
     annotations = tmp_path / f"drawing-{to}.xml"
     write_annotations(annotations, AnnotationFile("qupath", shapes), to)
@@ -104,11 +104,11 @@ def test_the_painted_pixels_stand_in_the_store_where_the_tiles_are(slide):
         assert (pixels == COLORS[mask[y : y + TILE_PX, x : x + TILE_PX]]).all()
 
 
-def test_the_tile_table_says_what_was_mended_and_names_no_file(slide, tmp_path):
+def test_the_tile_table_says_what_was_repaired_and_names_no_file(slide, tmp_path):
     project, _ = slide
     bow = shapely.Polygon([(0, 0), (200, 200), (200, 0), (0, 200)])
     line = shapely.Polygon([(0, 0), (200, 200), (100, 100)])
-    drawn = tuple(Drawn(shape, "", "warm") for shape in (bow, line, box(300, 100, 400, 300)))
+    drawn = tuple(AnnotationObject(shape, "", "warm") for shape in (bow, line, box(300, 100, 400, 300)))
     annotations = tmp_path / "JANE-DOE.xml"
     write_annotations(annotations, AnnotationFile("imagescope", drawn), "imagescope")
 
@@ -134,7 +134,7 @@ def test_qupath_counts_from_the_corner_of_what_was_scanned(slide, tmp_path, to, 
     attributes = json.loads((store / "zarr.json").read_text())
     attributes["attributes"]["gemslide"]["bounds_px0"] = [42, 63, 500, 300]
     (store / "zarr.json").write_text(json.dumps(attributes))
-    drawn = Drawn(box(0, 0, TILE_PX, 2 * TILE_PX), "", "warm")
+    drawn = AnnotationObject(box(0, 0, TILE_PX, 2 * TILE_PX), "", "warm")
     write_annotations(tmp_path / "a", AnnotationFile("qupath", (drawn,)), to)
 
     table = tile_table(Project(tmp_path / "p"), tmp_path / "a", "area", qupath_counts_from=counts_from)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from shapely.geometry import LineString, MultiLineString, MultiPoint, MultiPolygon, Point, Polygon, box
 
 from pipeline.annotations.files import read_annotations, write_annotations
-from pipeline.annotations.objects import AnnotationFile, Drawn, Group
+from pipeline.annotations.objects import AnnotationFile, AnnotationObject, Group
 from pipeline.annotations.repair import labelled_regions
 
 FORMATS = ("qupath", "asap", "imagescope")
@@ -25,7 +25,7 @@ ID = str(uuid.UUID(int=7))
 
 
 def drawn(geometry, class_name="tumor", **more):
-    return Drawn(geometry, "", class_name, **more)
+    return AnnotationObject(geometry, "", class_name, **more)
 
 
 def through(path, file, to):
@@ -56,19 +56,19 @@ EVERYTHING = AnnotationFile(
         drawn(BOW, "necrosis"),
         drawn(SQUARE, None, color_rgb=(1, 2, 3)),
         drawn(Point(3, 4)),
-        drawn(MultiPoint([(3, 4), (5.5, 6)]), drawn_as="points"),
-        drawn(LineString([(3, 4), (5.5, 6), (8, 8)]), drawn_as="line"),
-        drawn(MultiLineString([[(3, 4), (5.5, 6)], [(8, 8), (9, 9)]]), drawn_as="line"),
+        drawn(MultiPoint([(3, 4), (5.5, 6)]), tool="points"),
+        drawn(LineString([(3, 4), (5.5, 6), (8, 8)]), tool="line"),
+        drawn(MultiLineString([[(3, 4), (5.5, 6)], [(8, 8), (9, 9)]]), tool="line"),
         drawn(SQUARE, object_type="cell", nucleus=box(210, 110, 220, 120), measurements={"Area": 2.5, "n": 3}),
         drawn(SQUARE, "Tumor: Positive", object_type="detection", metadata={"made by": "somebody"}),
-        drawn(SQUARE, is_locked=True, object_id=ID, plane={"c": -1, "z": 2, "t": 0}, drawn_as="ellipse"),
+        drawn(SQUARE, is_locked=True, object_id=ID, plane={"c": -1, "z": 2, "t": 0}, tool="ellipse"),
     ),
     {"tumor": (200, 0, 0), "necrosis": (10, 20, 30), "Tumor: Positive": (9, 9, 9)},
 )
 
 
 def test_qupath_holds_everything_of_qupath(tmp_path):
-    points = (drawn(Point(3, 4), drawn_as="points"),)
+    points = (drawn(Point(3, 4), tool="points"),)
     file = AnnotationFile("qupath", EVERYTHING.objects[:5] + points + EVERYTHING.objects[6:], EVERYTHING.class_colors)
 
     back, lost = through(tmp_path / "a.geojson", file, "qupath")
@@ -116,13 +116,13 @@ def test_every_group_that_asap_needs_is_written(tmp_path):
 
 def test_asap_holds_everything_of_asap(tmp_path):
     shapes = [
-        drawn(SQUARE, name="a", color_rgb=(1, 2, 3), drawn_as="rectangle"),
-        drawn(BOW, name="b", color_rgb=(1, 2, 3), drawn_as="spline"),
+        drawn(SQUARE, name="a", color_rgb=(1, 2, 3), tool="rectangle"),
+        drawn(BOW, name="b", color_rgb=(1, 2, 3), tool="spline"),
         drawn(Polygon(RING.exterior), None, name="c", color_rgb=(1, 2, 3)),
-        drawn(Point(3, 4), name="d", color_rgb=(1, 2, 3), drawn_as="points"),
-        drawn(MultiPoint([(3, 4), (5.5, 6)]), name="e", color_rgb=(1, 2, 3), drawn_as="points"),
-        drawn(LineString([(3, 4), (5.5, 6)]), name="f", color_rgb=(1, 2, 3), drawn_as="measurement"),
-        drawn(MultiPoint([(3, 4), (5.5, 6)]), name="g", color_rgb=(1, 2, 3), drawn_as="nothing"),
+        drawn(Point(3, 4), name="d", color_rgb=(1, 2, 3), tool="points"),
+        drawn(MultiPoint([(3, 4), (5.5, 6)]), name="e", color_rgb=(1, 2, 3), tool="points"),
+        drawn(LineString([(3, 4), (5.5, 6)]), name="f", color_rgb=(1, 2, 3), tool="measurement"),
+        drawn(MultiPoint([(3, 4), (5.5, 6)]), name="g", color_rgb=(1, 2, 3), tool="nothing"),
     ]
     file = AnnotationFile("asap", tuple(shapes), {"tumor": (255, 0, 0)}, (Group("tumor", None, (255, 0, 0)),))
 
@@ -137,8 +137,8 @@ def test_imagescope_holds_everything_of_imagescope(tmp_path):
     shapes = [
         drawn(RING, name="text"),
         drawn(BOW, metadata={"grade": "3"}),
-        drawn(SQUARE, drawn_as="rectangle"),
-        drawn(LineString([(3, 4), (5.5, 6), (8, 8)]), drawn_as="line"),
+        drawn(SQUARE, tool="rectangle"),
+        drawn(LineString([(3, 4), (5.5, 6), (8, 8)]), tool="line"),
         drawn(SQUARE, "stroma"),
     ]
     file = AnnotationFile("imagescope", tuple(shapes), {"tumor": (255, 128, 0), "stroma": (0, 0, 255)}, mpp=0.25)
@@ -154,9 +154,9 @@ def test_an_ellipse_of_imagescope_keeps_its_box(tmp_path):
     angle = np.linspace(0, 2 * np.pi, 64, endpoint=False)
     ellipse = Polygon(np.stack([50 + 30 * np.cos(angle), 40 + 10 * np.sin(angle)], -1))
 
-    back, _ = through(tmp_path / "a.xml", AnnotationFile("qupath", (drawn(ellipse, drawn_as="ellipse"),)), "imagescope")
+    back, _ = through(tmp_path / "a.xml", AnnotationFile("qupath", (drawn(ellipse, tool="ellipse"),)), "imagescope")
 
-    assert back.objects[0].drawn_as == "ellipse"
+    assert back.objects[0].tool == "ellipse"
     assert back.objects[0].geometry.symmetric_difference(ellipse).area == pytest.approx(0, abs=1e-6)
 
 

@@ -88,7 +88,7 @@ def damaged_xml(dice):
 
 
 @pytest.mark.parametrize("damaged", [damaged_json, damaged_xml])
-def test_damaged_files_are_read_or_refused_in_words(tmp_path, damaged):
+def test_damaged_files_are_read_or_refused_and_explained(tmp_path, damaged):
     dice, path, num_read = random.Random(7), tmp_path / "a", 0
     for _ in range(200):
         path.write_text(damaged(dice), encoding="utf-8")

@@ -177,7 +177,7 @@ def test_a_loop_drawn_over_itself_stays_inside(tmp_path):
         ("", "is neither GeoJSON nor XML"),
     ],
 )
-def test_what_is_not_geojson_is_refused_in_words(tmp_path, text, says):
+def test_what_is_not_geojson_is_refused_and_explained(tmp_path, text, says):
     path = tmp_path / "a.geojson"
     path.write_text(text, encoding="utf-8")
 

@@ -116,7 +116,7 @@ def test_a_negative_region_across_the_edge_takes_only_what_it_covers(tmp_path):
     assert (regions[0].geometry.area, report.num_repaired) == (46, 0)
 
 
-def test_a_broken_outline_with_a_negative_region_is_mended_and_counted(tmp_path):
+def test_a_broken_outline_with_a_negative_region_is_repaired_and_counted(tmp_path):
     twice_around = [*SQUARE, (0, 0), (9, 0), (9, 4), (0, 4)]
     hole = region([(2, 1), (4, 1), (4, 3), (2, 3)], negative=1)
 
@@ -169,7 +169,7 @@ def test_rectangles_ellipses_and_lines_of_imagescope(tmp_path):
 
     drawn = read(tmp_path, text).objects
 
-    assert [d.drawn_as for d in drawn] == ["rectangle", "rectangle", "ellipse", "freehand", "line", "line"]
+    assert [d.tool for d in drawn] == ["rectangle", "rectangle", "ellipse", "freehand", "line", "line"]
     assert [round(d.geometry.area) for d in drawn] == [50, 50, 39, 62, 0, 0]
 
 

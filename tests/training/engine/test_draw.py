@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import pytest
 
 from training.engine import schedule as schedule_module
-from training.engine.draw import BAR, LEFT, RIGHT, WIDTH, bytes_in_words, draw_svg, draw_text
+from training.engine.draw import BAR, LEFT, RIGHT, WIDTH, draw_svg, draw_text, format_bytes
 from training.engine.schedule import STRATEGIES, Op, build_schedule
 from training.engine.simulate import StageCost, simulate
 
@@ -203,4 +203,4 @@ def test_a_title_with_signs_of_xml_stays_a_title():
      (999_600, "1.00 MB"), (5_241_024_096, "5.24 GB"), (7_000_000_000_000_000, "7000 TB")],
 )  # fmt: skip
 def test_bytes_are_written_with_three_digits(num_bytes, says):
-    assert bytes_in_words(num_bytes) == says
+    assert format_bytes(num_bytes) == says
