@@ -1,4 +1,4 @@
-"""The pictures of docs/quality.md, from scikit-image's bundled photograph: planted faults, and stains made alike.
+"""The images of docs/quality.md, from scikit-image's bundled photograph: planted faults, and stains made alike.
 
     .venv/bin/python -m benchmarks.draw_quality
 

@@ -2,7 +2,7 @@
 
     .venv/bin/python -m benchmarks.make_slide OUT.svs [--side-px N] [--colour rgb|ycbcr] [--quality Q] [--single-level]
 
-The picture is scikit-image's bundled immunohistochemistry, mirrored and tinted into `CELLS` different cells of 1024 px,
+The image is scikit-image's bundled immunohistochemistry, mirrored and tinted into `CELLS` different cells of 1024 px,
 laid over glass in islands of tissue. Levels 4, 16 and 64 times smaller are area means of the level before, so that the
 pyramid is true. `rgb` tiles are R, G, B without a colour marker under 289 bytes of shared tables, `ycbcr` tiles are
 4:2:2 under 574 bytes, as two generations of scanners write them. Encoded cells are written over and over:

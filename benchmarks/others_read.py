@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 Read = Callable[[int, int, int], Any]
-"""(x_px0, y_px0, side_px) → picture."""
+"""(x_px0, y_px0, side_px) → image."""
 
 
 def tiatoolbox(slide: str) -> Read:

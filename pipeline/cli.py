@@ -91,7 +91,7 @@ def annotations_check(
     slide: Annotated[Path | None, typer.Option(help="Slide file or store it should lie on.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Count classes, find outlines that must be mended and regions outside the slide."""
+    """Count classes, find outlines that must be repaired and regions outside the slide."""
     from pipeline.verbs.annotations import run_check
 
     run_check(file, slide, as_json=as_json)
@@ -268,7 +268,7 @@ def export(
 
 @cli.command()
 def demo(project: ProjectOption = Path("demo"), as_json: JsonOption = False) -> None:
-    """The whole road on four slides made from a real picture: ingest, tile, train, infer, evaluate."""
+    """The whole workflow on four slides made from a real photograph: ingest, tile, train, infer, evaluate."""
     from pipeline.verbs.demo import run
 
     run(project, as_json=as_json)

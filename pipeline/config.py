@@ -55,7 +55,7 @@ class IngestConfig(Section):
     decode_shard_px: int = Field(4096, ge=256, le=MAX_PX)
     """The same of decoded levels, and of a level that others are built from: a shard of each is in memory, decoded."""
     pass_through: bool = True
-    """Whether tiles are copied as they stand where they can be; else every level is decoded and stored anew."""
+    """Whether tiles are copied as they stand where they can be; else every level is decoded and stored again."""
     decode_chunk_px: int = Field(512, ge=64, le=4096)
     """Chunk side of levels that do not pass through; the nearest multiple of the source's tiles if these are known."""
     decode_to: Literal["zstd", "jpeg"] = "zstd"
@@ -111,7 +111,7 @@ class QualityConfig(Section):
 
 
 class SplitConfig(Section):
-    """How patients without a split in the manifest are dealt out."""
+    """How patients without a split in the manifest are assigned."""
 
     train: float = Field(0.7, ge=0, le=1e6)
     val: float = Field(0.15, ge=0, le=1e6)

@@ -28,7 +28,7 @@ class CorruptTileError(GemslideError):
 
 
 class NotBrightfieldRgbError(GemslideError):
-    """The picture is not 8-bit brightfield RGB."""
+    """The image is not 8-bit brightfield RGB."""
 
     code = "not_brightfield_rgb"
 

@@ -1,4 +1,4 @@
-"""What all tests share: the real slides, and a small project that went down the whole road."""
+"""What all tests share: the real slides, and a small project that went down the whole workflow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A shipped recipe, as it is, takes one real optimizer step down the whole road."""
+"""A shipped recipe, as it is, takes one real optimizer step down the whole workflow."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""How good predictions are, in numbers and pictures for the training log."""
+"""How good predictions are, in numbers and images for the training log."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def classification_metrics(labels: NDArray[np.int64], probabilities_nk: Probabil
 def confusion_image(
     labels: NDArray[np.int64], probabilities_nk: Probabilities, classes: tuple[str, ...]
 ) -> NDArray[np.uint8]:
-    """Confusion matrix as a picture, uint8 (height, width, 3)."""
+    """Confusion matrix as an image, uint8 (height, width, 3)."""
     counts = confusion_matrix(labels, probabilities_nk.argmax(1), labels=range(len(classes)))
     figure, axes = plt.subplots(figsize=(4, 3.6), dpi=100)
     axes.imshow(counts, cmap="Blues")

@@ -175,7 +175,7 @@ def _minus(area: BaseGeometry, hole: BaseGeometry) -> BaseGeometry:
     if isinstance(area, Polygon) and isinstance(hole, Polygon):
         candidate = Polygon(area.exterior, [*area.interiors, hole.exterior])
         if candidate.is_valid or not (area.is_valid and hole.is_valid):
-            return candidate  # a broken one is mended later, and counted
+            return candidate  # a broken one is repaired later, and counted
     return MultiPolygon(polygons_of(repair(area).difference(repair(hole))))
 
 

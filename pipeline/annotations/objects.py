@@ -1,7 +1,7 @@
 """What every annotation reader gives and every writer takes: drawn objects in level-0 pixels, origin top left.
 
 An object is kept as it was drawn, mistakes included, so that a file goes in and comes out unchanged. What may label
-tiles is decided, and mended, in repair.py.
+tiles is decided, and repaired, in repair.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""From drawn objects to the areas that label tiles: outlines that cross themselves are mended, and it is said.
+"""From drawn objects to the areas that label tiles: outlines that cross themselves are repaired, and it is said.
 
 An outline is broken when its polygon, closed and with its holes, is not a valid area in the sense of OGC Simple
-Features (shapely's `is_valid`): it crosses or touches itself, or a hole leaves it. It is mended by GEOS's "structure"
+Features (shapely's `is_valid`): it crosses or touches itself, or a hole leaves it. It is repaired by GEOS's "structure"
 rule: each ring is made valid by itself, then outlines are joined and holes cut out. A loop of a freehand line that runs
 twice around so stays inside, and a figure of eight keeps both its halves. Parts without area (lines, points) fall away.
 """
@@ -27,13 +27,13 @@ class RepairReport:
     """What was done to the areas of one file."""
 
     num_regions: int
-    """Areas that label tiles, the mended ones included."""
+    """Areas that label tiles, the repaired ones included."""
     num_repaired: int
     area_px0: float
-    """Of all regions, after mending."""
+    """Of all regions, after repairing."""
     added_px0: float
-    """Area after mending minus area as drawn, of the mended regions that grew: a loop drawn the other way round counts
-    as negative in the area of a broken outline."""
+    """Area after repairing minus area as drawn, of the repaired regions that grew: a loop drawn the other way round
+    counts as negative in the area of a broken outline."""
     removed_px0: float
     """The same of those that shrank."""
     dropped: tuple[str, ...]
@@ -84,7 +84,7 @@ def repair(geometry: BaseGeometry) -> BaseGeometry:
 
 
 def labelled_regions(file: AnnotationFile) -> tuple[list[Region], RepairReport]:
-    """The named areas of a file, valid, in file order, and what had to be mended.
+    """The named areas of a file, valid, in file order, and what had to be repaired.
 
     Raises:
         BadAnnotationError: outlines cross more often than can be repaired in a moment.

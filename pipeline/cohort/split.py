@@ -15,7 +15,7 @@ from pipeline.errors import BadManifestError, BadRecipeError, LeakageError
 def assign_splits(entries: Sequence[SlideEntry], config: SplitConfig) -> dict[str, Split | None]:
     """Split of each slide_id. A patient named in the manifest with a split takes all slides along.
 
-    Patients without one are dealt out by `config`, the same way for the same seed. A manifest that names neither
+    Patients without one are assigned by `config`, the same way for the same seed. A manifest that names neither
     patients nor splits gives None everywhere: its tiles can be inferred, not trained on.
 
     Raises:

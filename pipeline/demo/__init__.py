@@ -1,1 +1,1 @@
-"""The demonstration: real tissue in, the whole road, a report."""
+"""The demonstration: real tissue in, the whole workflow, a report."""

@@ -42,7 +42,7 @@ class DemoResult:
 
 
 def run_demo(project: Project, say: Callable[[str], None]) -> DemoResult:
-    """Run everything; slides and stores that are finished are kept, training runs anew.
+    """Run everything; slides and stores that are finished are kept, training runs again.
 
     Raises:
         GemslideError: any stage's.

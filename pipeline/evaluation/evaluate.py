@@ -1,4 +1,4 @@
-"""The road of evaluation: stored predictions against a tile set's labels."""
+"""The evaluation workflow: stored predictions against a tile set's labels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The road of export: one store into one copy that programs without gemslide read."""
+"""The export workflow: one store into one copy that programs without gemslide read."""
 
 from __future__ import annotations
 

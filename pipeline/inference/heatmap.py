@@ -1,4 +1,4 @@
-"""A picture of the predictions over the slide's thumbnail, with scale bar and colour bar."""
+"""An image of the predictions over the slide's thumbnail, with scale bar and colour bar."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def write_heatmap(path: Path, reader: StoreReader, image: Pixels, predictions: P
     """Write the heatmap of one class as PNG. The colour's strength follows the probability, so tissue stays visible.
 
     Args:
-        picture: the slide's thumbnail, read once for all classes.
+        image: the slide's thumbnail, read once for all classes.
     """
     width_px0, height_px0 = reader.size_wh_px0
     probability_yx = predictions.probabilities_cyx[predictions.class_names.index(class_name)].astype(np.float32)

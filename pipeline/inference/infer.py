@@ -1,4 +1,4 @@
-"""The road of inference: a model over a slide's tissue, into the store and into files."""
+"""The inference workflow: a model over a slide's tissue, into the store and into files."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def _made_from(
     if not predictor.stain:
         return made_from, None
     fit = read_stain_fit(reader, predictor.stain["method"])
-    made_from["stain"] = {**predictor.stain, "fit": fit}  # fitted anew, tiles look different
+    made_from["stain"] = {**predictor.stain, "fit": fit}  # fitted again, tiles look different
     return made_from, slide_normaliser(reader, predictor.stain)
 
 
@@ -240,7 +240,7 @@ def write_results(reader: StoreReader, predictions: Predictions, result_dir: Pat
     origin_xy0 = qupath_origin_xy0(reader.attributes)
     write_geojson(result_dir / "predictions.geojson", predictions, reader.source_sha256, origin_xy0=origin_xy0)
     write_hotspots(result_dir / "hotspots.json", hotspots)
-    # With two classes the second says it all; with more, each has its own picture.
+    # With two classes the second says it all; with more, each has its own image.
     shown = predictions.class_names if len(predictions.class_names) > 2 else wanted
     image = thumbnail(reader, THUMBNAIL_PX)
     for class_name in shown:

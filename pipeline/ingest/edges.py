@@ -27,7 +27,7 @@ _QUALITY = 95
 
 
 class EdgeCheck:
-    """Looks at one reduced level of an Aperio slide; the slide shows the level before as it was mended."""
+    """Looks at one reduced level of an Aperio slide; the slide shows the level before as it was repaired."""
 
     def __init__(self, slide: Slide, level: int, encoded: EncodedLevel) -> None:
         self._slide, self._level, self._encoded = slide, level, encoded
@@ -35,7 +35,7 @@ class EdgeCheck:
         self._parent_is_empty = _EmptyParts(slide, level - 1)
 
     def repair(self) -> RepairedLevel | None:
-        """The level with its bad tiles built anew; None when there are none."""
+        """The level with its bad tiles built again; None when there are none."""
         bad: dict[Position, Stream] = {}
 
         def look(row: int, column: int) -> None:

@@ -1,4 +1,4 @@
-"""The road of ingest: one slide into one complete store."""
+"""The ingest workflow: one slide into one complete store."""
 
 from __future__ import annotations
 

@@ -40,12 +40,12 @@ class RepairedLevel:
         return found
 
     def pixels(self, position: Position) -> Pixels:
-        """A mended tile, uint8 (tile_px, tile_px, 3)."""
+        """A repaired tile, uint8 (tile_px, tile_px, 3)."""
         return decode_chunk(self.codec, b"".join(self.repaired[position]), self.tile_px)
 
 
 class RepairedSlide:
-    """A slide that shows mended tiles in place of its own."""
+    """A slide that shows repaired tiles in place of its own."""
 
     def __init__(self, slide: Slide, levels: dict[int, RepairedLevel]) -> None:
         self._slide, self.levels = slide, levels

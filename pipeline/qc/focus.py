@@ -1,6 +1,6 @@
 """Focus: how much of the edges' strength survives a further blur.
 
-A sharp picture loses most of its Tenengrad energy (squared Sobel gradient) when it is blurred once more, a picture out
+A sharp image loses most of its Tenengrad energy (squared Sobel gradient) when it is blurred once more, an image out
 of focus hardly any: re-blurring as in Crete et al., SPIE 6492 (2007), measured by Tenengrad. The ratio depends neither
 on how strongly the tissue is stained nor on how much of it there is.
 """

@@ -1,4 +1,4 @@
-"""A picture of the slide with its tissue outlined and every cell above a threshold coloured."""
+"""An image of the slide with its tissue outlined and every cell above a threshold coloured."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TISSUE_COLOUR = "black"
 
 
 def write_thumbnail(path: Path, reader: StoreReader, quality: Quality, summary: dict[str, Any]) -> None:
-    """Write the picture as PNG.
+    """Write the image as PNG.
 
     Args:
         summary: the slide's `qc`, for thresholds, shares and the verdict.

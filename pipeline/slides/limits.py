@@ -3,7 +3,7 @@
 MAX_TILE_BYTES = 64 * 2**20
 """Raw bytes of one tile or frame."""
 MAX_WHOLE_PAGE_BYTES = 256 * 2**20
-"""Raw bytes of a picture that can only be read as a whole."""
+"""Raw bytes of an image that can only be read as a whole."""
 MAX_UNPACK_RATIO = 1000
 """Raw bytes claimed per byte of file. White JPEG tiles reach about 300; real slides 10 to 40."""
 SMALL_CLAIM_BYTES = 2**30

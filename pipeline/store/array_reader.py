@@ -254,10 +254,10 @@ class ArrayReader:
         return region
 
     def read_whole(self, width_px: int, height_px: int) -> Pixels:
-        """The whole level in a picture of another size, area-averaged; read in bands, so that memory stays small.
+        """The whole level in an image of another size, area-averaged; read in bands, so that memory stays small.
 
         Args:
-            width_px, height_px: of the picture; at most the level's own.
+            width_px, height_px: of the image; at most the level's own.
         """
         shrink = max(1, int(min(self.spec.width_px / width_px, self.spec.height_px / height_px)))
         if shrink == 1:

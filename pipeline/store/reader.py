@@ -23,7 +23,7 @@ from pipeline.store.root import read_root
 from pipeline.store.threads import parallel_for
 
 HALF_A_PIXEL = 0.5
-"""Where resampling would move the last pixel of a picture by less, a level's pixels are taken as they are."""
+"""Where resampling would move the last pixel of an image by less, a level's pixels are taken as they are."""
 
 MAX_TAKEN_PX = 2**24
 """Pixels of a level held at a time while they are averaged: 50 MB."""
@@ -65,7 +65,7 @@ class LevelArray:
 class StoreReader:
     """Reads one slide store. Cheap to open, safe in threads and in forked or spawned workers.
 
-    Positions of chunks are read once per shard and kept; a pickled copy opens the store anew.
+    Positions of chunks are read once per shard and kept; a pickled copy opens the store again.
 
     Raises:
         UnreadableError: no store there, or its metadata do not hold together.

@@ -50,7 +50,7 @@ def render_chunk_jpeg(reader: StoreReader, level: int, row: int, column: int) ->
 
 
 def thumbnail(reader: StoreReader, max_side_px: int) -> Pixels:
-    """The whole slide in a picture of at most `max_side_px`, colours for the screen.
+    """The whole slide in an image of at most `max_side_px`, colours for the screen.
 
     Raises:
         UnreadableError: no level is small enough to be read whole. CorruptTileError: a chunk is damaged.

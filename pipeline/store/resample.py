@@ -18,7 +18,7 @@ _ROUNDS = 0.5 + 1e-6
 
 
 def area_mean(pixels: Pixels, left: float, top: float, scale: float, size_wh: tuple[int, int]) -> Pixels:
-    """Another picture of a rectangle of `pixels`, uint8 (height, width, 3).
+    """Another image of a rectangle of `pixels`, uint8 (height, width, 3).
 
     Args:
         left, top: corner of the rectangle in `pixels`; need not be whole.

@@ -1,4 +1,4 @@
-"""The store's picture codecs for plain zarr.
+"""The store's image codecs for plain zarr.
 
 Registered by entry points, so that `zarr.open` reads a slide store in any program where gemslide is installed. Names
 and keys are those of the imagecodecs project's codecs, which read our stores too.
@@ -29,7 +29,7 @@ READ_ONLY = (
 
 @dataclass(frozen=True)
 class _StreamCodec(ArrayBytesCodec):
-    """A chunk is one picture stream; reads only.
+    """A chunk is one image stream; reads only.
 
     Writing through zarr would be lossy, and the scanner's own bytes are what the store promises.
     """
@@ -60,7 +60,7 @@ class _StreamCodec(ArrayBytesCodec):
         """Pixels of one chunk's stream."""
 
     def compute_encoded_size(self, input_byte_length: int, chunk_spec: ZarrArraySpec) -> int:
-        raise NotImplementedError("the size of a picture stream is not known before it is made")
+        raise NotImplementedError("the size of an image stream is not known before it is made")
 
     async def _decode_single(self, chunk_data: Buffer, chunk_spec: ZarrArraySpec) -> NDBuffer:
         pixels = await asyncio.to_thread(self.pixels_of, chunk_data.to_bytes())

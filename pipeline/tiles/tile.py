@@ -1,4 +1,4 @@
-"""The road of tiling: stores and a manifest into one tile table."""
+"""The tiling workflow: stores and a manifest into one tile table."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class _SlideToTile:
     reader: StoreReader
     regions: list[Region]
     annotations: dict[str, object] | None
-    """What the tile table says of the annotation file: its bytes and what was mended, never its name."""
+    """What the tile table says of the annotation file: its bytes and what was repaired, never its name."""
 
 
 def make_tile_table(

@@ -1,4 +1,4 @@
-"""200 steps on real tissue through the whole road: however the network is spread over ranks, the same bits."""
+"""200 steps on real tissue through the whole workflow: however the network is spread over ranks, the same bits."""
 
 import json
 

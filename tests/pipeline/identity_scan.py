@@ -23,9 +23,9 @@ from PIL import Image
 STRIP_BYTES, PIXEL_BYTES = 16, 96
 """Length of the windows of encoded strips, and of 32 decoded pixels (a label has few colours: less says nothing)."""
 MIN_CHANGES = 4
-"""A window of pixels with fewer changes of colour is plain paper or glass, as it is in every picture."""
+"""A window of pixels with fewer changes of colour is plain paper or glass, as it is in every image."""
 EVERY_ROW = 16
-"""Of decoded pictures, one row in so many is looked for: a copied picture has them all."""
+"""Of decoded images, one row in so many is looked for: a copied image has them all."""
 _TABLE_BITS = 24
 _BLOCK = 4 * 2**20
 _BASE64 = re.compile(rb"[A-Za-z0-9+/]{24,}={0,2}")

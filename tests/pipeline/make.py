@@ -31,7 +31,7 @@ def sample_image(width_px: int, height_px: int, seed: int = 0) -> Pixels:
 
 
 def halved(pixels: Pixels, times: int) -> list[Pixels]:
-    """The picture and `times` smaller ones, each with every second pixel of the last."""
+    """The image and `times` smaller ones, each with every second pixel of the last."""
     levels = [pixels]
     for _ in range(times):
         levels.append(np.ascontiguousarray(levels[-1][::2, ::2]))

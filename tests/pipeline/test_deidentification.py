@@ -1,4 +1,4 @@
-"""Slides whose labels can be read go down the whole road, and nothing of their identity is in the project folder."""
+"""Slides whose labels can be read go through the whole workflow; the project folder holds nothing of their identity."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def pseudonymized(gemslide, sources, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def project(gemslide, pseudonymized, tmp_path_factory):
-    """A project after the whole road, by the commands that people type."""
+    """A project after the whole workflow, by the commands that people type."""
     root = tmp_path_factory.mktemp("out") / "project"
     root.mkdir()
     (root / "gemslide.toml").write_text(SETTINGS)

@@ -14,7 +14,7 @@ def keep_freed_memory() -> bool:
     """Let the process keep large freed blocks instead of giving them back to the system.
 
     A training step frees and takes the same large activations again and again. By default glibc returns each block
-    to the kernel, which then clears every page anew: a step takes about a quarter longer. Call it once, before the
+    to the kernel, which then clears every page again: a step takes about a quarter longer. Call it once, before the
     first large tensor. The price: memory freed between steps is not seen by other processes.
 
     Returns:

@@ -99,7 +99,7 @@ def connect(*, timeout_s: float = 600.0, device: torch.device | None = None) -> 
 
 
 def close() -> None:
-    """Leave the other ranks and let go of all engines; the end of a program that used the functions of this module."""
+    """Leave the other ranks and release all engines; the end of a program that used the functions of this module."""
     global _ranks
     if _ranks is not None:
         _ranks.close()

@@ -47,7 +47,7 @@ class Engine:
 
         Args:
             blocks: the full list, equal on every rank. The engine takes over those of this rank's normal stage and
-                copies those of its mirrored stage; let go of the others to free their memory.
+                copies those of its mirrored stage; releases the others to free their memory.
             ranks: None for a process on its own.
             count_bytes: keep `live_bytes` up to date, from the start.
 

@@ -110,7 +110,7 @@ class Executor:
         action = step.actions[index]
         microbatch, copy = _microbatch(action), self._copies[action.replica]
         target = self._target(step, action)
-        # The stage alone holds what comes in, and lets go of it as soon as it can.
+        # The stage alone holds what comes in, and releases it as soon as it can.
         if step.loss is None:
             output = copy.infer(self._incoming(step, index))
         else:

@@ -63,7 +63,7 @@ class LiveBytes:
                 self.now -= tensor.untyped_storage().nbytes()
 
     def watch(self) -> AbstractContextManager[object]:
-        """Count what autograd keeps of all that runs inside, until autograd lets go of it."""
+        """Count what autograd keeps of all that runs inside, until autograd has released it."""
         if not self.enabled:
             return nullcontext()
         return torch.autograd.graph.saved_tensors_hooks(lambda tensor: _Saved(tensor, self), lambda saved: saved.tensor)

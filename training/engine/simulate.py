@@ -141,7 +141,7 @@ def stage_costs(
             if segment.recomputed:
                 again += sum(inside[index].flops for index in segment.blocks)
                 kept += inside[segment.blocks.start].input_bytes
-                worst = max(worst, kept + saved)  # the segments behind it have been let go of by then
+                worst = max(worst, kept + saved)  # the segments behind it have been released by then
             else:
                 kept += saved
         backward = BACKWARD_PER_FORWARD * forward + again

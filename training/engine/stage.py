@@ -115,12 +115,12 @@ class _Passed:
     inputs: Boundary
     """Only those tensors that need a gradient, unless the piece is recomputed."""
     roots: list[Any]
-    """Outputs that need a gradient, as edges of the graph where possible: an edge lets go of the output's memory."""
+    """Outputs that need a gradient, as edges of the graph where possible: an edge releases the output's memory."""
     random_state: list[Tensor]
 
 
 class _Piece:
-    """One segment of a stage. Its graph ends at its inputs, so it can be thrown away and made anew."""
+    """One segment of a stage. Its graph ends at its inputs, so it can be thrown away and made again."""
 
     def __init__(self, owner: StageCopy, module: nn.Sequential, *, recomputed: bool):
         self.recomputed = recomputed

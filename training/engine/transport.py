@@ -204,7 +204,7 @@ class Transport:
         return row.to(self._device)
 
     def flush(self) -> None:
-        """Wait until everything sent has been taken, and let go of it."""
+        """Wait until everything sent has been taken, and release it."""
         self._flush(self._boundaries)
         self._flush(self._rows)
 

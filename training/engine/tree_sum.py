@@ -63,7 +63,7 @@ def nodes_of(microbatches: range) -> list[Node]:
 
 
 def add_sets(left: GradientSet, right: GradientSet) -> GradientSet:
-    """Both lists are taken over and let go of their tensors one by one, so no third set is ever held."""
+    """Both lists are taken over and release their tensors one by one, so no third set is ever held."""
     if len(left) != len(right):
         raise ValueError(f"two gradient sets of one stage differ in length: {len(left)} and {len(right)} tensors")
     total = []

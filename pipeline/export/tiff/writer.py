@@ -1,4 +1,4 @@
-"""A pyramidal TIFF from a store: stored JPEG tiles are copied byte for byte, everything else is compressed anew."""
+"""A pyramidal TIFF from a store: stored JPEG tiles are copied byte for byte, everything else is compressed again."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _BUFFER_BYTES = 32 * 2**20
 
 
 class _MixedTilesError(Exception):
-    """A tile of a level is of another kind than its first: TIFF cannot say that, so the level is compressed anew."""
+    """A tile of a level is of another kind than its first: TIFF cannot say that, so the level is compressed again."""
 
 
 @dataclass(frozen=True)

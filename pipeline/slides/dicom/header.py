@@ -51,7 +51,7 @@ class Brief:
     sop_class: str
     series_uid: str
     matrix_wh: tuple[int, int]
-    """(0, 0) where it is no tiled picture."""
+    """(0, 0) where it is no tiled image."""
     concatenation_uid: str | None
 
     @property

@@ -72,7 +72,7 @@ def image_kind(header: Header) -> str:
     kind = kinds.get(values[2]) if len(values) > 2 else None
     if kind is None:
         raise UnreadableError(
-            f"{header.path.name}: does not say whether it is a picture of the slide or of its label (Image Type: "
+            f"{header.path.name}: does not say whether it is an image of the slide or of its label (Image Type: "
             f"{'/'.join(values) or 'absent'}). Set ImageType to ORIGINAL/PRIMARY/VOLUME/NONE if it shows the tissue."
         )
     return kind
@@ -176,7 +176,7 @@ def _check_pixels_are_rgb(ds: Dataset, matrix: Matrix, name: str) -> None:
         raise NotBrightfieldRgbError(
             f"{name}: holds {samples} samples of {allocated} bits ({stored} used), photometric interpretation "
             f"{matrix.photometric}. Only 8-bit brightfield RGB slides are read (no fluorescence, 16-bit, grey or "
-            "palette pictures). Export it as 8-bit RGB."
+            "palette images). Export it as 8-bit RGB."
         )
     for path in ds.get("OpticalPathSequence") or []:
         if str(first_item(path, "IlluminationTypeCodeSequence").get("CodeValue")) == _EPIFLUORESCENCE:

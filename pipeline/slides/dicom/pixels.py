@@ -28,7 +28,7 @@ from pipeline.slides.limits import MAX_TILE_BYTES
 from pipeline.slides.slide import paste
 
 _LARGE_FRAME_BYTES = 4 * 2**20
-"""Frames larger than this are whole pictures read in pieces: the last one decoded is kept."""
+"""Frames larger than this are whole images read in pieces: the last one decoded is kept."""
 
 
 class DicomLevel:

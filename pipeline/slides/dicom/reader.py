@@ -46,7 +46,7 @@ class DicomSlide:
 
     @property
     def openslide_file(self) -> Path | None:
-        """The file through which OpenSlide can bear witness; None where it would be misled.
+        """The file through which OpenSlide can serve as the reference decoder; None where it would be misled.
 
         OpenSlide believes the attribute Photometric Interpretation, which is often wrong; frames say it themselves.
         And it believes a damaged table of offsets, and crashes.
@@ -66,9 +66,7 @@ class DicomSlide:
                 associated.setdefault(kind, parts)
         if not levels:
             found = ", ".join(associated)
-            raise UnreadableError(
-                f"{self._name}: has no picture of the tissue, only: {found}. Name the slide's folder."
-            )
+            raise UnreadableError(f"{self._name}: has no image of the tissue, only: {found}. Name the slide's folder.")
         return levels, associated
 
     def _open_level(self, parts: list[Header], opened: ExitStack) -> DicomLevel:
@@ -77,13 +75,13 @@ class DicomSlide:
         return level
 
     def _check_pyramid(self, levels: list[list[Header]]) -> None:
-        """Levels must be one picture at falling size: planes and regions of their own are not told apart."""
+        """Levels must be one image at falling size: planes and regions of their own are not told apart."""
         first = self._levels[0].matrix
         scales = {int(parts[0].dataset.TotalPixelMatrixColumns): mpp_of(parts[0])[0] for parts in levels}
         finest_mpp = scales[first.width_px]
         if len(scales) != len(levels):
             raise UnreadableError(
-                f"{self._name}: several pictures of the same width ({sorted(scales)} px). Focal planes, optical paths "
+                f"{self._name}: several images of the same width ({sorted(scales)} px). Focal planes, optical paths "
                 "or regions are not read together; name a single file."
             )
         for level in self._levels[1:]:
@@ -95,7 +93,7 @@ class DicomSlide:
                 is_copy &= abs(mpp[0] / finest_mpp[0] / downsample - 1) <= _MAX_SCALE_ERROR
             if not is_copy:
                 raise UnreadableError(
-                    f"{self._name}: its pictures of {first.width_px}×{first.height_px} and {matrix.width_px}×"
+                    f"{self._name}: its images of {first.width_px}×{first.height_px} and {matrix.width_px}×"
                     f"{matrix.height_px} px are not the same field at two sizes. Name a single file."
                 )
 

@@ -98,7 +98,7 @@ class OmeZarrSlide:
         return read_multiscale(self._attributes(path), f"{self._name}/{path}" if path else self._name)
 
     def _read_levels(self) -> list[_Level]:
-        """The levels that are one picture at falling size; the rest is built anew."""
+        """The levels that are one image at falling size; the rest is built again."""
         finest = self._open_level(0)
         if finest.width_px * finest.height_px * 3 > max(SMALL_CLAIM_BYTES, MAX_UNPACK_RATIO * self._bytes):
             raise DecompressionBombError(
@@ -123,7 +123,7 @@ class OmeZarrSlide:
         return _Level(array, self._multiscale.axes, self._name)
 
     def _is_reduced_copy(self, index: int, level: _Level, finest: _Level) -> bool:
-        """Whether a level shows the same picture: the same shape, from the same corner, by half a pixel or so."""
+        """Whether a level shows the same image: the same shape, from the same corner, by half a pixel or so."""
         downsample = finest.width_px / level.width_px
         if abs(finest.height_px / downsample - level.height_px) > 1 + max(1.0, level.height_px / level.width_px):
             return False
@@ -180,7 +180,7 @@ class OmeZarrSlide:
         return self._levels[level].read_region(x_px, y_px, width_px, height_px)
 
     def encoded_level(self, level: int) -> EncodedLevel | str:
-        return "chunks of an OME-Zarr are decoded and stored anew"
+        return "chunks of an OME-Zarr are decoded and stored again"
 
     def associated_image(self, name: str) -> Pixels:
         path = self._associated[name]

@@ -208,7 +208,7 @@ class _Handle:
             ) from error
 
     def replace(self, dead: openslide.OpenSlide) -> None:
-        """Open again in place of a handle that failed; it closes itself when the last thread lets go of it."""
+        """Open again in place of a handle that failed; it closes itself when the last thread released it."""
         with self._lock:
             if self.slide is dead:
                 self.slide = self._open()
@@ -280,7 +280,7 @@ def _icc(slide: openslide.OpenSlide) -> bytes | None:
 
 
 class ReferenceDecoder:
-    """OpenSlide as the independent witness of ingest's gate."""
+    """OpenSlide as the independent reference decoder of ingest's gate."""
 
     def __init__(self, path: Path) -> None:
         self._slide = openslide.OpenSlide(str(path))

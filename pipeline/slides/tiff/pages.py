@@ -1,4 +1,4 @@
-"""Which pages of a TIFF are the slide's levels, which its label and macro image; and whether it is one picture."""
+"""Which pages of a TIFF are the slide's levels, which its label and macro image; and whether it is one image."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from pipeline.slides.tiff.validate import COMPRESSION_JPEG, PLANAR_CONTIG, has_p
 
 _ASSOCIATED = {"thumbnail": "thumbnail", "label": "label", "macro": "macro", "overview": "macro"}
 _MAX_SIDE_IMAGE_SHARE = 1 / 16
-"""A picture beside the slide that is neither named nor smaller than this is another slide."""
+"""An image beside the slide that is neither named nor smaller than this is another slide."""
 _MAX_ASSOCIATED_PX = 100_000_000
 
 
 def level_pages(tiff: tifffile.TiffFile, name: str) -> list[tifffile.TiffPage]:
-    """Pages that are one picture at falling size. Pages of another shape or kind are not levels.
+    """Pages that are one image at falling size. Pages of another shape or kind are not levels.
 
     Raises:
-        UnreadableError: there is no page, or the picture lies in other files too.
+        UnreadableError: there is no page, or the image lies in other files too.
     """
     if not len(tiff.pages):
-        raise UnreadableError(f"{name}: no picture in it. The file is damaged or cut short; copy it again.")
+        raise UnreadableError(f"{name}: no image in it. The file is damaged or cut short; copy it again.")
     _check_one_file(tiff, name)
     first = tiff.pages.first
     if not first.is_tiled:
@@ -87,7 +87,7 @@ def check_one_image(tiff: tifffile.TiffFile, name: str) -> None:
     planes = math.prod(series[0].shape) // max(1, first.imagewidth * first.imagelength * first.samplesperpixel)
     if planes > 1:
         raise NotBrightfieldRgbError(
-            f"{name}: holds {planes} pictures of {first.imagewidth}×{first.imagelength} px in one stack (axes "
+            f"{name}: holds {planes} images of {first.imagewidth}×{first.imagelength} px in one stack (axes "
             f"{series[0].axes}): focal planes, times or channels. Export one of them."
         )
     if tiff.is_philips and (scanned := len(philips_images(tiff, "WSI"))) != 1:
@@ -98,7 +98,7 @@ def check_one_image(tiff: tifffile.TiffFile, name: str) -> None:
         share = math.prod(other.shape) / math.prod(series[0].shape)
         if share > _MAX_SIDE_IMAGE_SHARE and _associated_name(other) is None:
             raise UnreadableError(
-                f"{name}: holds {len(series)} pictures, and its second scene is no label or macro image "
+                f"{name}: holds {len(series)} images, and its second scene is no label or macro image "
                 f"({'×'.join(map(str, other.shape))}). Export each as a file of its own."
             )
 

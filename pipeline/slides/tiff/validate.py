@@ -93,7 +93,7 @@ def _check_pixels_are_rgb(page: tifffile.TiffPage, name: str, more: Callable[[],
     if not is_rgb(page):
         raise NotBrightfieldRgbError(
             f"{name}: holds {found}{more()}. Only 8-bit brightfield RGB slides are read (no fluorescence, 16-bit, "
-            "grey, CMYK, palette or transparent pictures, no YCbCr but in JPEG). Export it as 8-bit RGB."
+            "grey, CMYK, palette or transparent images, no YCbCr but in JPEG). Export it as 8-bit RGB."
         )
     if page.planarconfig != PLANAR_CONTIG:
         raise NotBrightfieldRgbError(f"{name}: colour planes are stored apart (planar). Export it as interleaved RGB.")

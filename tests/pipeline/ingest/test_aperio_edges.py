@@ -1,4 +1,4 @@
-"""Aperio scanners leave tiles at the right and bottom of reduced levels empty or scrambled: these are built anew."""
+"""Aperio scanners leave tiles at the right and bottom of reduced levels empty or scrambled: these are built again."""
 
 from __future__ import annotations
 

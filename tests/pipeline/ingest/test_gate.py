@@ -1,4 +1,4 @@
-"""The gate: tiles pass through only if a second decoder sees the same picture; else the level is decoded."""
+"""The gate: tiles pass through only if a second decoder sees the same image; else the level is decoded."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def test_nothing_is_claimed_outside_the_frame_of_dots_on_a_grey_slide(real_slide
 
     assert (mpp, mask.shape) == (17.0, image.shape[:2])
     assert 0.1 < mask.mean() < 0.6
-    # Read off the picture: dots stand in rows 84–108 and 534–558 and in columns 526–556, none of them under tissue;
+    # Read off the image: dots stand in rows 84–108 and 534–558 and in columns 526–556, none of them under tissue;
     # on the left, columns 88–118, the tissue lies over them.
     assert not mask[:115].any()
     assert not mask[515:].any()

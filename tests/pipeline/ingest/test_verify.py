@@ -223,7 +223,7 @@ def test_one_changed_pixel_of_a_built_level_is_found_by_the_source(store, source
 
 
 def test_a_chunk_that_does_not_decode_is_found_although_its_checksum_is_right(store):
-    forged(store, 0, 2, 3, lambda stored, t: b"\xff\xd8 no picture \xff\xd9")
+    forged(store, 0, 2, 3, lambda stored, t: b"\xff\xd8 no image \xff\xd9")
 
     with pytest.raises(DamagedStoreError, match="0/0: chunk in row 2, column 3"):
         verify_store(store, every_chunk=True)

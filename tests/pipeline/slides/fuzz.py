@@ -156,7 +156,7 @@ class Memory:
 
 
 def _wrong_with_store(report: IngestReport, path: Path) -> str | None:
-    """Whether the store is what ingest says, and has pixels that a witness sees in the same damaged file."""
+    """Whether the store is what ingest says, and has pixels that a reference decoder sees in the same damaged file."""
     try:
         verify_store(report.store, source=path, every_chunk=True)
     except GemslideError as error:
@@ -170,7 +170,7 @@ def _wrong_with_store(report: IngestReport, path: Path) -> str | None:
         seen = list(_references(path, level, found.shape))
         if seen and not any(np.array_equal(found, pixels) for pixels in seen):
             worst = [int(np.abs(found.astype(int) - pixels).max()) for pixels in seen]
-            return f"level {level} ({about.route}) differs from all {len(seen)} witnesses, by {worst}"
+            return f"level {level} ({about.route}) differs from all {len(seen)} reference decoders, by {worst}"
     return None
 
 

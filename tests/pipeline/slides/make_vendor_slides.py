@@ -24,7 +24,7 @@ _Tiles = dict[tuple[int, int], Pixels]
 
 
 class Made(NamedTuple):
-    """A slide file and the picture that it holds at each level."""
+    """A slide file and the image that it holds at each level."""
 
     path: Path
     levels: list[Pixels]
@@ -66,7 +66,7 @@ def write_mrxs(path: Path, tiles: _Tiles, *, columns: int, rows: int, num_levels
             image[level, column, row] = decoded(stream)
         pages.append(page)
         if columns * rows > 1000:
-            continue  # too large a picture to lay out
+            continue  # too large an image to lay out
         whole = np.full((rows * tile_h // step, columns * tile_w // step, 3), WHITE, np.uint8)
         for column, row in images:
             y, x = row * tile_h // step, column * tile_w // step
@@ -221,7 +221,7 @@ def _restart_offsets(stream: bytes) -> list[int]:
 
 
 def tile_streams(pixels: Pixels, tile_px: int, missing: Iterable[tuple[int, int]] = ()) -> tuple[list[bytes], Pixels]:
-    """JPEG tiles row by row, and the picture they decode to; `missing` (column, row) are empty and white."""
+    """JPEG tiles row by row, and the image they decode to; `missing` (column, row) are empty and white."""
     height, width = pixels.shape[:2]
     streams, image = [], np.full((height, width, 3), WHITE, np.uint8)
     for y in range(0, height, tile_px):

@@ -111,7 +111,7 @@ def test_a_page_that_claims_more_than_the_file_can_hold_is_refused(tmp_path, mak
 @pytest.mark.parametrize("bigtiff", [False, True])
 @pytest.mark.parametrize("byteorder", ["<", ">"])
 def test_a_tag_that_claims_gigabytes_is_not_shown_to_openslide(tmp_path, bigtiff, byteorder):
-    """tifffile reads around such a tag; the picture is all there."""
+    """tifffile reads around such a tag; the image is all there."""
     path, pixels = tmp_path / "a.tiff", sample_image(100, 80)
     tifffile.imwrite(path, pixels, tile=(64, 64), bigtiff=bigtiff, byteorder=byteorder, software="scanner")
     assert prescan_tags(path)

@@ -164,9 +164,9 @@ def test_a_strip_that_is_missing_is_refused_and_not_shown_black(tmp_path, compre
         (b"", "the file is empty"),
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n", "is a Git LFS pointer of 64 bytes"),
         (b"%PDF-1.4 not a slide", "neither OpenSlide nor tifffile knows this format"),
-        (b"II*\0\x08\0\0\0", "tifffile cannot read its structure|no picture in it"),
-        (b"II*\0" + b"\xff" * 100, "tifffile cannot read its structure|no picture in it"),
-        (b"MM\0+" + b"\0" * 100, "tifffile cannot read its structure|no picture in it"),
+        (b"II*\0\x08\0\0\0", "tifffile cannot read its structure|no image in it"),
+        (b"II*\0" + b"\xff" * 100, "tifffile cannot read its structure|no image in it"),
+        (b"MM\0+" + b"\0" * 100, "tifffile cannot read its structure|no image in it"),
     ],
 )
 def test_what_is_no_slide_is_unreadable(tmp_path, content, message):

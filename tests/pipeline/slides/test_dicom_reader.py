@@ -41,7 +41,7 @@ def pixels():
 
 
 def through(pixels, encode, decode, tile_wh=(64, 64)):
-    """The picture after each tile went through a lossy codec."""
+    """The image after each tile went through a lossy codec."""
     tiles = [decode(encode(tile)) for tile in tiles_of(pixels, tile_wh)]
     columns = -(-pixels.shape[1] // tile_wh[0])
     rows = [np.hstack(tiles[at : at + columns]) for at in range(0, len(tiles), columns)]

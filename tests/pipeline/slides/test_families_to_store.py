@@ -1,4 +1,4 @@
-"""Each family of slides down the whole road of ingest: its store has the pixels that were put into the slide."""
+"""Each family of slides down the whole ingest workflow: its store has the pixels that were put into the slide."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def test_a_damaged_label_of_a_philips_slide_is_a_corrupt_tile_and_the_slide_is_r
 
 
 def test_a_philips_slide_whose_xml_names_other_levels_keeps_the_right_ones(tmp_path):
-    """Without the true sizes of padded levels, those that do not fit are left out and built anew."""
+    """Without the true sizes of padded levels, those that do not fit are left out and built again."""
     path = write_philips(tmp_path / "a.tiff", PHILIPS_LEVELS).path
     content = path.read_bytes()
     at = content.rindex(b'<DataObject ObjectType="PixelDataRepresentation">')
@@ -207,7 +207,7 @@ def test_focal_planes_and_times_of_an_ome_tiff_are_refused(tmp_path, axes, tile)
     stack = np.stack([sample_image(100, 80, seed) for seed in range(3)])
     tifffile.imwrite(tmp_path / "a.ome.tiff", stack, photometric="rgb", tile=tile, ome=True, metadata={"axes": axes})
 
-    with pytest.raises(NotBrightfieldRgbError, match=r"3 pictures of 100×80 px in one stack \(axes [ZT]YXS\)"):
+    with pytest.raises(NotBrightfieldRgbError, match=r"3 images of 100×80 px in one stack \(axes [ZT]YXS\)"):
         open_slide(tmp_path / "a.ome.tiff")
 
 
@@ -216,7 +216,7 @@ def test_a_stack_of_pages_of_one_size_is_refused(tmp_path):
         for seed in range(3):
             tiff.write(sample_image(100, 80, seed), photometric="rgb", tile=(64, 64), metadata=None)
 
-    with pytest.raises(NotBrightfieldRgbError, match="3 pictures of 100×80 px"):
+    with pytest.raises(NotBrightfieldRgbError, match="3 images of 100×80 px"):
         open_slide(tmp_path / "a.tiff")
 
 

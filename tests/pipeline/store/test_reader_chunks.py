@@ -156,7 +156,7 @@ def test_a_damaged_shard_is_one_clear_error_in_every_codec(make_store, tmp_path,
 
 
 def test_a_chunk_cut_short_inside_a_sound_index_is_an_error_in_every_codec(tmp_path):
-    """A shard written anew from damaged streams: its index and checksum are right."""
+    """A shard written again from damaged streams: its index and checksum are right."""
     pixels = sample_image(256, 256)
     streams = {
         "imagecodecs_jpeg": encode_jpeg(pixels),

@@ -101,7 +101,7 @@ def test_at_the_resolution_of_a_level_the_pixels_are_the_stored_ones(readers, na
 
 
 def test_a_resolution_that_differs_by_rounding_gives_stored_pixels_too(readers):
-    """The level is 3.025 times smaller; a picture at 3.03 is the level while its last pixel moves by less than half."""
+    """The level is 3.025 times smaller; an image at 3.03 is the level while its last pixel moves by less than half."""
     reader = readers["odd"]
     stored = reader.read_region(1, 20, 10, 90, 60)
     corner = 20 * reader.levels[1].downsample, 10 * reader.levels[1].downsample

@@ -1,4 +1,4 @@
-"""A known drawing over a known picture: tile labels equal the painted pixels, by both rules and from every format."""
+"""A known drawing over a known image: tile labels equal the painted pixels, by both rules and from every format."""
 
 import json
 import shutil

@@ -178,7 +178,7 @@ def test_recomputation_adds_one_forward_and_keeps_only_inputs():
     part = stage_costs(blocks, (2,), Recompute(1, prefix=(1, 0)))
 
     assert plain == [StageCost(30, 60, 300, 0), StageCost(120, 240, 1200, 0)]
-    # Backward goes from the end: what lies behind a segment has been let go of when the segment is run again.
+    # Backward goes from the end: what lies behind a segment has been released when the segment is run again.
     assert every == [StageCost(30, 90, 1, 300), StageCost(120, 360, 3 + 5, 3 + 700 - (3 + 5))]
     assert part == [StageCost(30, 70, 1 + 200, 0), StageCost(120, 240, 1200, 0)]
 
