@@ -2,7 +2,7 @@
 
     .venv/bin/python -m benchmarks.draw_quality
 
-The faults are those of the tests (tests/pipeline/quality/planted.py), painted into the photograph's real tissue.
+The faults are those of the tests (tests/pipeline/qc/planted.py), painted into the photograph's real tissue.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from pipeline.stain import (
 )
 from pipeline.units import RESEARCH_USE
 from tests.pipeline.make import halved, write_pyramid
-from tests.pipeline.quality import planted
+from tests.pipeline.qc import planted
 
 FOLDER = Path(__file__).parents[1] / "docs/images/quality"
 MPP0 = 0.5

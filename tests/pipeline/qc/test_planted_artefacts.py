@@ -17,7 +17,7 @@ from pipeline.qc.check import QualityReport, check_quality
 from pipeline.store.qc_scores import Quality, read_quality
 from pipeline.store.reader import StoreReader
 from tests.pipeline.make import halved, write_pyramid
-from tests.pipeline.quality import planted
+from tests.pipeline.qc import planted
 
 CRC = "crc-mosaic/train_0.tiff"
 SMALL_HE = "Dana-Farber-AIOS+pathml/tests/testdata/small_HE.svs"

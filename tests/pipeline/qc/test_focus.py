@@ -4,7 +4,7 @@ import pytest
 from pipeline.config import QualityConfig
 from pipeline.qc.focus import blur_score, edge_energies
 from pipeline.qc.scan import MAX_OVERVIEW_PX, QualityGrid, quality_grid, tissue_on
-from tests.pipeline.quality.planted import blur, real_tissue
+from tests.pipeline.qc.planted import blur, real_tissue
 
 
 def scored(pixels, cell_px=64):
