@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pipeline.box import Box
 from pipeline.store.labels import read_tissue
 from pipeline.store.overlays import Predictions, list_predictions, read_predictions
 from pipeline.store.reader import LevelArray, StoreReader
@@ -57,7 +58,7 @@ class LevelYxc:
         (top, height, rows), (left, width, columns) = (
             _span(part, size) for part, size in zip(keys[:2], self.shape[:2], strict=True)
         )
-        region = self._reader.read_region(self._level.level, left, top, width, height)
+        region = self._reader.read_region(self._level.level, Box(left, top, width, height))
         return region[rows, columns, keys[2]]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:

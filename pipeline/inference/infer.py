@@ -237,7 +237,7 @@ def write_results(reader: StoreReader, predictions: Predictions, result_dir: Pat
         predictions, wanted, mpp0=reader.mpp0, threshold=config.threshold, most=config.max_hotspots
     )
     write_csv(result_dir / "predictions.csv", reader.slide_id, predictions)
-    origin_xy0 = qupath_origin_xy0(reader.attributes)
+    origin_xy0 = qupath_origin_xy0(reader.attributes.bounds_px0)
     write_geojson(result_dir / "predictions.geojson", predictions, reader.source_sha256, origin_xy0=origin_xy0)
     write_hotspots(result_dir / "hotspots.json", hotspots)
     # With two classes the second says it all; with more, each has its own image.

@@ -14,6 +14,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 
+from pipeline.box import Box
 from pipeline.codecs.images import encode_jpeg
 from pipeline.codecs.types import Pixels, Stream
 from pipeline.files import fsync_dir
@@ -129,7 +130,7 @@ class LevelsWriter:
 
         def read(top: int, left: int) -> Pixels:
             x_px, y_px = column * shard_px + left, row * shard_px + top
-            return decoder.read_region(index, x_px, y_px, min(t, width - left), min(t, height - top))
+            return decoder.read_region(index, Box(x_px, y_px, min(t, width - left), min(t, height - top)))
 
         return read
 
@@ -180,7 +181,7 @@ class LevelsWriter:
         shard_px = spec.shard_chunks * spec.chunk_px
         height, width = self._shape(index, row, column)
         reader = ArrayReader(self._dir / self._plans[index].about.path, spec)
-        return reader.read_region(column * shard_px, row * shard_px, width, height, threads=CORES)
+        return reader.read_region(Box(column * shard_px, row * shard_px, width, height), threads=CORES)
 
     def _shape(self, index: int, row: int, column: int) -> tuple[int, int]:
         """Height and width of a shard's part of the level."""

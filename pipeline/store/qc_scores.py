@@ -91,12 +91,12 @@ def read_quality(store: Path) -> Quality | None:
 
 def finished_quality(reader: StoreReader, made_from: dict[str, Any]) -> dict[str, Any] | None:
     """The summary of a finished check with the same settings of the same bytes; None if there is none."""
-    summary = reader.attributes.get("qc")
+    summary = reader.attributes.qc
     try:
         quality = read_quality(reader.path)
     except UnreadableError:  # damaged: check again and replace it
         return None
-    if quality is None or not isinstance(summary, dict) or not summary.keys() >= _SUMMARY_KEYS:
+    if quality is None or summary is None or not summary.keys() >= _SUMMARY_KEYS:
         return None
     same = quality.attributes.get("made_from") == made_from == summary.get("made_from")
     return summary if same else None
@@ -108,7 +108,7 @@ def read_stain_fit(reader: StoreReader, method: str) -> dict[str, Any]:
     Raises:
         UnreadableError: never fitted, or the fit was refused, with the reason.
     """
-    entry = (reader.attributes.get("stain") or {}).get(method)
+    entry = (reader.attributes.stain or {}).get(method)
     if method not in METHODS or entry is None:
         raise UnreadableError(
             f"slide {reader.slide_id}: its stain was not fitted for {method!r}, which this recipe or model asks for. "

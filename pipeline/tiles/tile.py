@@ -114,7 +114,7 @@ def _open(project: Project, cohort: Cohort | None, entry: SlideEntry, config: Ti
     file = read_annotations(annotations)
     regions, repairs = labelled_regions(file)
     crops = file.format == "qupath" and config.qupath_counts_from == "scanned"
-    moved_xy0 = qupath_origin_xy0(reader.attributes) if crops else (0, 0)
+    moved_xy0 = qupath_origin_xy0(reader.attributes.bounds_px0) if crops else (0, 0)
     regions = moved(regions, moved_xy0)
     check_regions(regions, reader.size_wh_px0)
     about = {"format": file.format, "sha256": sha256_of(annotations), "moved_xy0": moved_xy0, **repairs.as_dict()}
