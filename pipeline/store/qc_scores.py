@@ -41,7 +41,7 @@ def write_quality(
     """Put scores, summary and stain into the store, replacing older ones.
 
     The scores appear whole or not at all; the root's attribute is rewritten after them, in one rename, and says the
-    same `made_from`, so that a run cut short between the two is noticed by `finished_quality`.
+    same `made_from`, so that a run cut short between the two is noticed by `stored_summary`.
     """
     spacing = quality.cell_px0 * mpp0
     attributes = {
@@ -89,8 +89,8 @@ def read_quality(store: Path) -> Quality | None:
     return quality
 
 
-def finished_quality(reader: StoreReader, made_from: dict[str, Any]) -> dict[str, Any] | None:
-    """The summary of a finished check with the same settings of the same bytes; None if there is none."""
+def stored_summary(reader: StoreReader) -> dict[str, Any] | None:
+    """The summary of a finished check, with what it was `made_from`; None where there is none, or damaged scores."""
     summary = reader.attributes.qc
     try:
         quality = read_quality(reader.path)
@@ -98,8 +98,8 @@ def finished_quality(reader: StoreReader, made_from: dict[str, Any]) -> dict[str
         return None
     if quality is None or summary is None or not summary.keys() >= _SUMMARY_KEYS:
         return None
-    same = quality.attributes.get("made_from") == made_from == summary.get("made_from")
-    return summary if same else None
+    stated = (quality.attributes.get("made_from"), summary.get("made_from"))
+    return summary if stated[0] == stated[1] else None
 
 
 def read_stain_fit(reader: StoreReader, method: str) -> dict[str, Any]:

@@ -1,0 +1,63 @@
+"""Inference as a stage: one store gets one model's predictions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import ClassVar
+
+from pipeline.config import InferConfig
+from pipeline.inference.infer import infer_slide
+from pipeline.inference.key import prediction_key, read_stored_key
+from pipeline.inference.predictor import Predictor
+from pipeline.jobs.key import Key
+from pipeline.jobs.stage import Stage, StageReport
+from pipeline.progress import Advance
+from pipeline.project import Project
+from pipeline.run_record import SlideOutcome
+from pipeline.store.overlays import predictions_path
+from pipeline.store.reader import StoreReader
+
+
+@lru_cache(maxsize=1)
+def load_once(package: Path) -> Predictor:
+    """A model stays open from slide to slide."""
+    return Predictor.load(package)
+
+
+@dataclass(frozen=True)
+class InferStage(Stage):
+    """Predicts one slide's tissue."""
+
+    name: ClassVar[str] = "infer"
+    slide_id: str
+    package: Path
+    project: Project
+    config: InferConfig
+
+    def key(self) -> Key:
+        return prediction_key(self._reader(), load_once(self.package), self.config)
+
+    def made_from(self) -> Key | None:
+        return read_stored_key(self._reader(), load_once(self.package).model_id)
+
+    def outputs(self) -> tuple[Path, ...]:
+        model_id = self.package.name
+        store = self.project.store_path(self.slide_id)
+        return (predictions_path(store, model_id), self.project.result_dir(self.slide_id, model_id))
+
+    def run(self, advance: Advance) -> StageReport:
+        predictor = load_once(self.package)
+        report = infer_slide(self.slide_id, predictor, self.project, self.config, advance=advance)
+        outcome = SlideOutcome(
+            self.slide_id,
+            "skipped" if report.skipped else "done",
+            message=f"{'kept' if report.skipped else 'done'}: {report.num_tiles} tiles, {report.num_hotspots} hotspots",
+            output=str(report.result_dir),
+            seconds=round(sum(report.seconds.values()), 3),
+        )
+        return StageReport(outcome, outputs=(report.result_dir,), seconds=report.seconds)
+
+    def _reader(self) -> StoreReader:
+        return StoreReader(self.project.store_path(self.slide_id))
