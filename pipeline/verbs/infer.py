@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import os
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pipeline.cli_output import Reporter, report_errors
 from pipeline.config import InferConfig, load_settings
-from pipeline.errors import UnreadableError
 from pipeline.files import sha256_of
-from pipeline.inference.infer import infer_slide
-from pipeline.inference.predictor import Predictor
+from pipeline.names import find_package
 from pipeline.progress import bar
-from pipeline.project import STORE_SUFFIX, Project, check_name, open_project, slide_id_of
+from pipeline.project import Project, open_project
 from pipeline.run_record import RunRecord, SlideOutcome, recorded
+from pipeline.slide_names import find_slide_ids
 from pipeline.source_names import SourceNames
-from training.foundation.names import is_name
+
+if TYPE_CHECKING:
+    from pipeline.inference.predictor import Predictor
 
 
 def run_infer(model: str, slides: list[str], project_dir: Path, *, as_json: bool) -> None:
@@ -25,11 +26,8 @@ def run_infer(model: str, slides: list[str], project_dir: Path, *, as_json: bool
     reporter.sources.add_typed(slides, project)
     with report_errors(as_json=as_json, reporter=reporter):
         config = load_settings(project.settings_path).infer
-        package = find_package(model, project)
-        predictor = Predictor.load(package)
-        slide_ids = [find_slide_id(name, project) for name in slides] or project.slide_ids()
-        if not slide_ids:
-            raise UnreadableError(f"{project.slides_dir}: no slides. Run `gemslide ingest` first.")
+        package, slide_ids = find_package(model, project), find_slide_ids(slides, project)
+        predictor = _load(package)
         record = RunRecord("infer", {"infer": config.model_dump(mode="json"), "model": predictor.model_id})
         record.inputs.append({"id": predictor.model_id, "sha256": sha256_of(package / "model.safetensors")})
         with recorded(record, project.runs_dir), record.phase("infer"):
@@ -39,43 +37,17 @@ def run_infer(model: str, slides: list[str], project_dir: Path, *, as_json: bool
     reporter.finish()
 
 
-def find_package(model: str, project: Project) -> Path:
-    """A package by model id, or by its folder.
+def _load(package: Path) -> Predictor:
+    from pipeline.inference.predictor import Predictor  # torch takes long: only when the names are known to be right
 
-    Raises:
-        UnreadableError: there is neither. BadManifestError: the folder's name is no model id.
-    """
-    # Resolved: `.` in a package's folder is that package, and its name is the model's id.
-    in_project = [project.model_path(model)] if is_name(model) else []
-    for folder in (*in_project, Path(model).resolve()):
-        if (folder / "config.json").exists():
-            check_name(folder.name, what="model", remedy="Give the package's folder its own name again.")
-            return folder
-    known = ", ".join(sorted(p.name for p in project.models_dir.glob("*") if p.name[0] != ".")) or "none"
-    raise UnreadableError(f"{model}: no such model. {project.models_dir} has: {known}. Make one with `gemslide train`.")
-
-
-def find_slide_id(name: str, project: Project) -> str:
-    """A slide by its id, or by the path of its store in this project.
-
-    Raises:
-        UnreadableError: the path is another project's store, or not a store.
-    """
-    path = Path(name)
-    if os.sep not in name and not name.endswith(STORE_SUFFIX):
-        return check_name(name, what="slide", remedy="Give a slide's id, or its store's path.")
-    slide_id = slide_id_of(path)
-    if path.resolve() != project.store_path(slide_id).resolve():
-        raise UnreadableError(
-            f"{name}: is not a store of the project {project.root}. Give the slide's id, its store's path, or the "
-            "--project it belongs to; a slide file must be ingested first."
-        )
-    return slide_id
+    return Predictor.load(package)
 
 
 def _infer(
     slide_id: str, predictor: Predictor, project: Project, config: InferConfig, record: RunRecord
 ) -> SlideOutcome:
+    from pipeline.inference.infer import infer_slide
+
     with bar(f"infer {slide_id}") as advance:
         report = infer_slide(slide_id, predictor, project, config, advance=advance)
     record.outputs.append(str(report.result_dir.relative_to(project.root)))
