@@ -36,10 +36,11 @@ class Reporter:
         self.sources = sources or SourceNames()
         self.outcomes: list[SlideOutcome] = []
 
-    def add(self, outcome: SlideOutcome) -> None:
+    def add(self, outcome: SlideOutcome, **facts: Any) -> None:
+        """Keep an outcome and say it; `facts` are further keys of its JSON line."""
         self.outcomes.append(outcome)
         if self._as_json:
-            self.print_outcome(outcome)
+            self.print_outcome(outcome, facts)
         elif outcome.is_good:
             typer.echo(f"{outcome.slide_id}: {outcome.message or outcome.status} ({outcome.seconds:.1f} s)")
 
@@ -61,9 +62,10 @@ class Reporter:
         """One line on standard output, without the names of sources."""
         typer.echo(json.dumps(self.sources.removed_from(dict(facts))))
 
-    def print_outcome(self, outcome: SlideOutcome) -> None:
+    def print_outcome(self, outcome: SlideOutcome, facts: Mapping[str, Any] | None = None) -> None:
         """An outcome as a JSON line."""
-        typer.echo(json.dumps(asdict(self._without_names(outcome))))
+        more = self.sources.removed_from(dict(facts or {}))
+        typer.echo(json.dumps({**asdict(self._without_names(outcome)), **more}))
 
     def _without_names(self, outcome: SlideOutcome) -> SlideOutcome:
         """As lines and records may hold it. Its output lies in the project, where slides go by their ids."""

@@ -11,12 +11,13 @@ import typer
 from pipeline.cli_output import Reporter, report_errors
 from pipeline.cohort.manifest import load_cohort
 from pipeline.config import IngestConfig, load_settings, replace
-from pipeline.errors import BadManifestError, GemslideError
+from pipeline.errors import BadRecipeError, GemslideError
 from pipeline.ingest.ingest import IngestReport, IngestRequest, ingest_slide
 from pipeline.jobs.pool import Result, ingest_many
 from pipeline.progress import bar
 from pipeline.project import Project, open_project
 from pipeline.run_record import RunRecord, SlideOutcome, recorded
+from pipeline.slide_names import included_in, manifest_in
 from pipeline.source_names import SourceNames
 
 
@@ -24,6 +25,7 @@ def run_ingest(
     sources: list[Path],
     project_dir: Path,
     *,
+    slide_id: str | None,
     mpp: float | None,
     series: str | None,
     keep: tuple[str, ...],
@@ -36,7 +38,7 @@ def run_ingest(
     with report_errors(as_json=as_json, reporter=reporter):
         config = load_settings(project.settings_path).ingest
         config = replace(config, keep_associated=tuple(dict.fromkeys((*config.keep_associated, *keep))))
-        requests = _requests(sources, mpp, series)
+        requests = _requests(sources, slide_id, mpp, series)
         _warn_of_names(sources, requests, project)
         record = RunRecord("ingest", {"ingest": config.model_dump(mode="json"), "mpp": mpp})
         with recorded(record, project.runs_dir), record.phase("ingest"):
@@ -49,14 +51,17 @@ def run_ingest(
     reporter.finish()
 
 
-def _requests(sources: list[Path], mpp: float | None, series: str | None) -> list[IngestRequest]:
-    manifests = [path for path in sources if path.suffix.lower() == ".csv"]
-    if not manifests:
-        return [IngestRequest(path, path.stem, mpp_option=mpp, series=series) for path in sources]
-    if len(sources) > 1:
-        raise BadManifestError(f"give slides or one manifest, not both: {', '.join(str(p) for p in sources)}.")
-    cohort = load_cohort(manifests[0])
-    return [IngestRequest(cohort.slide_path(e), e.slide_id, e.mpp, mpp) for e in cohort.included]
+def _requests(sources: list[Path], slide_id: str | None, mpp: float | None, series: str | None) -> list[IngestRequest]:
+    manifest = manifest_in([str(path) for path in sources])
+    if slide_id and (manifest or len(sources) > 1):
+        raise BadRecipeError(
+            f"--slide-id {slide_id} names one slide, and {manifest or f'{len(sources)} slides'} may hold several. "
+            "Give one slide, or a manifest whose column `slide_id` names each."
+        )
+    if manifest is None:
+        return [IngestRequest(path, slide_id or path.stem, mpp_option=mpp, series=series) for path in sources]
+    cohort = load_cohort(manifest)
+    return [IngestRequest(cohort.slide_path(e), e.slide_id, e.mpp, mpp) for e in included_in(cohort)]
 
 
 def _warn_of_names(sources: list[Path], requests: list[IngestRequest], project: Project) -> None:
