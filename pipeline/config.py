@@ -82,7 +82,7 @@ class ScoreLimit(Section):
 
 
 class QualityConfig(Section):
-    """`[quality]`"""
+    """`[qc]`; earlier `[quality]`"""
 
     mpp: float = Field(1.0, gt=0, le=2.5)
     """Resolution the pixels are looked at, microns per pixel; finer sees slighter loss of focus and takes longer."""
@@ -128,7 +128,7 @@ class TileConfig(Section):
     """Pixels shared by neighbours, at `mpp`."""
     min_tissue: float = Field(0.5, ge=0, le=1)
     max_qc: dict[str, Annotated[float, Field(ge=0, le=1)]] = {}
-    """Tiles with a quality score above its limit are left out, as in `max_qc = {pen = 0.2}`; see `gemslide quality`."""
+    """Tiles with a quality score above its limit are left out, as in `max_qc = {pen = 0.2}`; see `gemslide qc`."""
     label_by: Literal["area", "centre"] = "area"
     """A tile carries the class that covers most of it, or the class of the smallest region around its centre."""
     qupath_counts_from: Literal["scanned", "slide"] = "scanned"
@@ -197,7 +197,7 @@ class Settings(Section):
     """Everything in `gemslide.toml`."""
 
     ingest: IngestConfig = IngestConfig()
-    quality: QualityConfig = QualityConfig()
+    qc: QualityConfig = QualityConfig()
     tile: TileConfig = TileConfig()
     infer: InferConfig = InferConfig()
     evaluate: EvaluateConfig = EvaluateConfig()
@@ -221,6 +221,10 @@ def load_settings(path: Path) -> Settings:
         raise BadRecipeError(f"{path}: cannot be read: {error.strerror}.") from error
     except ValueError as error:
         raise BadRecipeError(f"{path}: not valid TOML: {error}.") from error
+    if "quality" in raw:  # its name before version 0.2
+        if "qc" in raw:
+            raise BadRecipeError(f"{path}: has both [qc] and [quality], the section's earlier name. Keep [qc].")
+        raw["qc"] = raw.pop("quality")
     return parse_section(Settings, raw, where=str(path))
 
 

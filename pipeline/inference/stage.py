@@ -20,10 +20,26 @@ from pipeline.store.overlays import predictions_path
 from pipeline.store.reader import StoreReader
 
 
-@lru_cache(maxsize=1)
 def load_once(package: Path) -> Predictor:
-    """A model stays open from slide to slide."""
+    """A model stays open from slide to slide, until its package is another.
+
+    Raises:
+        UnreadableError: not a package, or damaged.
+    """
+    return _load(package, tuple(_identity(package / name) for name in ("config.json", "model.safetensors")))
+
+
+@lru_cache(maxsize=1)
+def _load(package: Path, _: object) -> Predictor:
     return Predictor.load(package)
+
+
+def _identity(path: Path) -> tuple[int, ...]:
+    try:
+        found = path.stat()
+    except OSError:  # said when it is loaded
+        return ()
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from pipeline.store.threads import CORES
 
 MAX_SHOWN = 5
 REPLACE_OVERLAY = (
-    "The slide itself is whole. Make damaged predictions again with `gemslide infer`, scores with `gemslide quality`."
+    "The slide itself is whole. Make damaged predictions again with `gemslide infer`, scores with `gemslide qc`."
 )
 
 

@@ -21,7 +21,7 @@ from pipeline.store.reader import StoreReader
 class QcStage(Stage):
     """Checks one slide. One for review is done all the same: people decide what to leave out."""
 
-    name: ClassVar[str] = "quality"
+    name: ClassVar[str] = "qc"
     slide_id: str
     project: Project
     config: QualityConfig

@@ -20,7 +20,7 @@ from pipeline.store.reader import StoreReader
 QUALITY = "quality"
 SCORE_NAMES = QC_SCORES
 _SUMMARY_KEYS = {"verdict", "reasons", "scores"}
-CHECK = "Run `gemslide quality` on the slide."
+CHECK = "Run `gemslide qc` on the slide."
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def read_stain_fit(reader: StoreReader, method: str) -> dict[str, Any]:
     if method not in METHODS or entry is None:
         raise UnreadableError(
             f"slide {reader.slide_id}: its stain was not fitted for {method!r}, which this recipe or model asks for. "
-            f"{CHECK} ([quality] stain names the methods.)"
+            f"{CHECK} ([qc] stain names the methods.)"
         )
     if entry.get("fit") is None:
         raise UnreadableError(

@@ -10,24 +10,23 @@ import typer
 from pipeline.box import Box
 from pipeline.cli_output import Reporter, report_errors
 from pipeline.project import open_project
+from pipeline.slide_names import find_slide
 from pipeline.slides.registry import open_slide
 from pipeline.slides.slide import EncodedLevel
 from pipeline.source_names import SourceNames
 from pipeline.store.metadata import Level
 from pipeline.store.overlays import list_predictions
 from pipeline.store.reader import StoreReader, is_store
-from training.foundation.names import is_name
 
 CODEC_NAMES = {"imagecodecs_jpeg": "JPEG", "imagecodecs_jpeg2k": "JPEG 2000", "zstd": "zstd"}
 
 
-def run_info(path: Path, project_dir: Path, *, series: str | None, as_json: bool) -> None:
+def run_info(slide: str, project_dir: Path, *, series: str | None, as_json: bool) -> None:
     project = open_project(project_dir)
     reporter = Reporter(as_json=as_json, sources=SourceNames(project=project))
     with report_errors(as_json=as_json, name="info", reporter=reporter):
-        if not path.exists() and is_name(path.name) and project.store_path(path.name).exists():
-            path = project.store_path(path.name)  # a slide id
-        reporter.sources.add_typed([str(path)], project)
+        reporter.sources.add_typed([slide], project)
+        path = find_slide(slide, project)
         facts = _store_facts(path) if series is None and is_store(path) else _slide_facts(path, series)
     if as_json:
         reporter.print_json(facts)

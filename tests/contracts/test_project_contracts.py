@@ -25,6 +25,8 @@ CODES = {
     "damaged_store",
     "missing_mpp",
     "unreadable",
+    "no_slides",
+    "which_series",
     "corrupt_tile",
     "not_brightfield_rgb",
     "claims_too_much",

@@ -16,7 +16,13 @@ import zarr
 
 from pipeline.box import Box
 from pipeline.codecs.types import Pixels
-from pipeline.errors import CorruptTileError, DecompressionBombError, NotBrightfieldRgbError, UnreadableError
+from pipeline.errors import (
+    AmbiguousSeriesError,
+    CorruptTileError,
+    DecompressionBombError,
+    NotBrightfieldRgbError,
+    UnreadableError,
+)
 from pipeline.slides.limits import MAX_UNPACK_RATIO, SMALL_CLAIM_BYTES
 from pipeline.slides.ome_zarr.metadata import Axes, Multiscale, associated_name, ome_attributes, read_multiscale
 from pipeline.slides.slide import EncodedLevel, LevelSize, SlideInfo, level_size, paste
@@ -87,7 +93,7 @@ class OmeZarrSlide:
         if series in self._images and series:
             return series
         have = ", ".join(self._images) if self._images != [""] else "one image, which has no name: leave out --series"
-        raise UnreadableError(f"{self._name}: has no series {series!r}. It has {have}.")
+        raise AmbiguousSeriesError(f"{self._name}: has no series {series!r}. It has {have}.")
 
     def _attributes(self, path: str) -> Mapping[str, Any]:
         try:

@@ -1,4 +1,4 @@
-"""`gemslide quality` on real stores: what it writes, what it skips, what it leaves alone."""
+"""`gemslide qc` on real stores: what it writes, what it skips, what it leaves alone."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_a_checked_slide_is_skipped_until_settings_change(checked, project):
 
 def test_damaged_scores_are_made_again_and_a_lost_image_is_drawn_again(checked, project):
     shutil.rmtree(project.store_path(TEST) / "quality" / "0")
-    with pytest.raises(UnreadableError, match="gemslide quality"):
+    with pytest.raises(UnreadableError, match="gemslide qc"):
         read_quality(project.store_path(TEST))
 
     assert not check_quality(TEST, project, QualityConfig()).skipped

@@ -67,7 +67,7 @@ def test_classes_the_recipe_does_not_know_are_refused(road):
 
 
 def test_a_tile_set_that_does_not_exist_is_refused_with_those_that_do(road):
-    with pytest.raises(EmptyTableError, match=r"there are: small"):
+    with pytest.raises(EmptyTableError, match=r"Did you mean small\?"):
         TileDataset(road.project.root, "smal")
 
 
