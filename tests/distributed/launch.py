@@ -17,8 +17,14 @@ import torch.multiprocessing
 from training.engine.ranks import Ranks, connect_ranks
 
 TIMEOUT_S = 240.0
-PRELOADED = ["pytest", "torch._dynamo", "tests.distributed.problem", "tests.training.engine.small_networks"]
-"""torch._dynamo is what an optimizer of torch imports when it is made first."""
+PRELOADED = [
+    "pytest",
+    "torch._dynamo",  # imported by torch's first optimizer
+    "tests.distributed.problem",
+    "tests.training.engine.small_networks",
+    "training.trainer",
+    "pipeline.tiles.dataset",
+]
 
 multiprocessing.set_forkserver_preload(PRELOADED)
 

@@ -31,7 +31,9 @@ def test_the_legal_pairs_are_all_but_those_that_the_engine_or_the_network_forbid
         *((tuple_network, block) for block in (3, 4)),
         (odd_norms_network, 4),
     }
-    assert {value for pair in legal for value in pair} == {(name, v) for name, values in FACTORS.items() for v in values}
+    assert {value for pair in legal for value in pair} == {
+        (name, v) for name, values in FACTORS.items() for v in values
+    }
 
 
 def test_the_same_set_is_chosen_each_time():
