@@ -16,7 +16,7 @@ import torch
 
 from training.config import Recipe, find_recipe, load_recipe
 from training.engine.partition import partition
-from training.errors import BadRecipeError, TrainingError, WrongWorldSizeError
+from training.errors import BadRecipeError, GemslideError, WrongWorldSizeError
 from training.parallel_plan import blocks_of, plan_of
 from training.tile_dataset import TileSource, check_enough, find_source, labelled, open_source
 
@@ -37,7 +37,7 @@ def check_run(recipe_name: Path, project_dir: Path, world_size: int) -> Checked:
     """Everything that can be known to be wrong before training.
 
     Raises:
-        TrainingError: a recipe, world size or tile set that cannot be trained; or what the dataset raises.
+        GemslideError: a recipe, world size or tile set that cannot be trained; or what the dataset raises.
     """
     path = find_recipe(recipe_name)
     recipe = load_recipe(path)
@@ -67,11 +67,11 @@ def check_run(recipe_name: Path, project_dir: Path, world_size: int) -> Checked:
 
 
 def dataset_error(recipe_name: Path) -> type[Exception]:
-    """What the recipe's dataset raises for people to read; TrainingError where the recipe itself is bad."""
+    """What the recipe's dataset raises for people to read; GemslideError where the recipe itself is bad."""
     try:
         return find_source(load_recipe(find_recipe(recipe_name)).data.source).Error
-    except TrainingError:
-        return TrainingError
+    except GemslideError:
+        return GemslideError
 
 
 def main() -> int:
@@ -82,7 +82,7 @@ def main() -> int:
     arguments = parser.parse_args()
     try:
         checked = check_run(arguments.recipe, arguments.project, arguments.nproc)
-    except (TrainingError, dataset_error(arguments.recipe)) as error:
+    except (GemslideError, dataset_error(arguments.recipe)) as error:
         report = {"ok": False, "code": getattr(error, "code", "bad_recipe"), "message": str(error)}
     else:
         counts = {split: len(labelled(checked.source, split)) for split in ("train", "val", "test")}

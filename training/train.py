@@ -7,7 +7,6 @@ one message and not a hang.
 from __future__ import annotations
 
 import argparse
-import ctypes
 import json
 import os
 import signal
@@ -20,11 +19,11 @@ from training.engine.allocator import keep_freed_memory
 from training.engine.ranks import alone, connect_ranks
 from training.foundation.errors import GemslideError
 from training.foundation.leftovers import recover_folder
+from training.foundation.process import die_with_parent
 from training.preflight import Checked, check_run, dataset_error
 from training.trainer import Trainer
 
 INTERRUPTED = 130
-PR_SET_PDEATHSIG = 1
 
 
 def main() -> int:
@@ -67,8 +66,8 @@ def main() -> int:
 def _stop_on_request() -> None:
     """Take SIGTERM for Ctrl+C, and under torchrun end with it: ranks must not go on alone."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    if sys.platform == "linux" and "TORCHELASTIC_RUN_ID" in os.environ:
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        die_with_parent()
 
 
 def _say(error: Exception) -> None:

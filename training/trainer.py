@@ -19,7 +19,7 @@ from training.config import OptimConfig
 from training.engine.engine import Engine, StepResult
 from training.engine.partition import stage_ranges
 from training.engine.ranks import Ranks
-from training.errors import DivergedError
+from training.errors import ImplausibleOutputError
 from training.metrics import classification_metrics, confusion_image, tile_image
 from training.models.build import probabilities
 from training.package import PackageContent, write_packages
@@ -141,7 +141,7 @@ class Trainer:
             result = self.step(step, indices)
             losses.append(result.loss)
             if not math.isfinite(losses[-1]):
-                raise DivergedError(
+                raise ImplausibleOutputError(
                     f"training diverged: the loss of step {step + 1} is {losses[-1]}. Lower [optim] lr (now "
                     f"{self.recipe.optim.lr}) or raise warmup_steps. No model package was written."
                 )

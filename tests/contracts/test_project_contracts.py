@@ -16,10 +16,10 @@ from pipeline.cohort.manifest import COLUMNS, SlideEntry
 from pipeline.config import InferConfig
 from pipeline.inference.infer import infer_slide
 from pipeline.inference.predictor import Predictor
-from pipeline.launch import BY_CODE
 from pipeline.run_record import SlideOutcome
 from tests.contracts.test_folder_rules import ROOT
 from training.config import ParallelConfig, Recipe
+from training.foundation.errors import BY_CODE
 
 CODES = {
     "damaged_store",
@@ -40,6 +40,7 @@ CODES = {
     "empty_table",
     "no_tissue",
     "insane_output",
+    "failed_process",
 }
 
 
