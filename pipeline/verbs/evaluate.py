@@ -9,13 +9,14 @@ from pathlib import Path
 import typer
 
 from pipeline.cli_output import Reporter, report_errors
-from pipeline.config import load_settings, replace
+from pipeline.config import load_settings
 from pipeline.evaluation.evaluate import Evaluation, evaluate_model
 from pipeline.evaluation.report import write_report
 from pipeline.progress import bar
 from pipeline.project import open_project
 from pipeline.run_record import RunRecord, SlideOutcome, recorded
 from pipeline.verbs.infer import find_package
+from training.foundation.settings import replace
 
 NOT_ITS_SPLIT = (
     "note: the model was trained on another tile set or split than this one. Whether it has seen these patients before "

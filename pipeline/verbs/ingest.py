@@ -10,7 +10,7 @@ import typer
 
 from pipeline.cli_output import Reporter, report_errors
 from pipeline.cohort.manifest import load_cohort
-from pipeline.config import IngestConfig, load_settings, replace
+from pipeline.config import IngestConfig, load_settings
 from pipeline.errors import BadManifestError, GemslideError
 from pipeline.ingest.ingest import IngestReport, IngestRequest, ingest_slide
 from pipeline.jobs.pool import Result, ingest_many
@@ -18,6 +18,7 @@ from pipeline.progress import bar
 from pipeline.project import Project, open_project
 from pipeline.run_record import RunRecord, SlideOutcome, recorded
 from pipeline.source_names import SourceNames
+from training.foundation.settings import replace
 
 
 def run_ingest(

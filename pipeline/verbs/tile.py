@@ -10,13 +10,14 @@ import typer
 from pipeline.annotations.repair import describe_repairs
 from pipeline.cli_output import Reporter, report_errors
 from pipeline.cohort.manifest import load_cohort
-from pipeline.config import load_settings, replace
+from pipeline.config import load_settings
 from pipeline.progress import bar
 from pipeline.project import open_project
 from pipeline.run_record import RunRecord, SlideOutcome, recorded
 from pipeline.source_names import SourceNames
 from pipeline.tiles.table import TileTable
 from pipeline.tiles.tile import make_tile_table
+from training.foundation.settings import replace
 
 
 def run_tile(
