@@ -15,8 +15,7 @@ from torch import Tensor
 
 from training.config import Recipe
 from training.foundation.publish import SHORT_WRITE_S, new_folder, write_bytes_atomic
-
-RESEARCH_USE = "Research use only. Not for diagnosis."
+from training.foundation.research_use import RESEARCH_USE
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from training.models.build import probabilities
 from training.package import PackageContent, write_packages
 from training.parallel_plan import blocks_of, cross_entropy, plan_of
 from training.preflight import Checked
-from training.run_log import RunLog
+from training.run_log import RunLog, run_log
 from training.tile_batch import TileBatch
 from training.tile_dataset import BatchPlan, Indices, channel_statistics, labelled, read_tiles, stain_of
 
@@ -126,7 +126,7 @@ class Trainer:
         if self._ranks.rank == 0:
             settings = self.recipe.model_dump(mode="json")
             inputs = [{"id": self.recipe.data.tile_set, "sha256": self.source.fingerprint}]
-            with RunLog(self._project_dir, settings=settings, inputs=inputs, num_steps=self.num_steps) as log:
+            with run_log(self._project_dir, settings=settings, inputs=inputs, num_steps=self.num_steps) as log:
                 return self._epochs(log)
         return self._epochs(None)
 

@@ -80,7 +80,7 @@ def _infer(
         report = infer_slide(slide_id, predictor, project, config, advance=advance)
     record.outputs.append(str(report.result_dir.relative_to(project.root)))
     for phase, seconds in report.seconds.items():
-        record.seconds[phase] = round(record.seconds.get(phase, 0.0) + seconds, 3)
+        record.add_seconds(phase, seconds)
     return SlideOutcome(
         slide_id,
         "skipped" if report.skipped else "done",
