@@ -28,24 +28,27 @@ class TrainingResult:
     last: str
 
 
-def train(recipe: Path, project: Path, num_ranks: int) -> TrainingResult:
+def train(recipe: Path, project: Path, num_ranks: int, *, threads: int | None = None) -> TrainingResult:
     """Train a recipe and wait for it; its progress goes to this process's standard error.
+
+    Args:
+        threads: of each rank, within an operation; None: what the recipe says.
 
     Raises:
         GemslideError: with the code of whatever the check before the start found.
         ProcessFailedError: the run itself failed; what it said stands above.
     """
-    _check(recipe, project, num_ranks)
+    given = [] if threads is None else [f"--threads={threads}"]
+    checked = _check(recipe, project, num_ranks, given)
     with tempfile.TemporaryDirectory(prefix="gemslide-") as folder:
         models_json = Path(folder) / "models.json"
-        arguments = [str(recipe), "--project", str(project), "--models-json", str(models_json)]
+        arguments = [str(recipe), "--project", str(project), "--models-json", str(models_json), *given]
         launcher = ["-m", "training.local_ranks", f"--nproc-per-node={num_ranks}"]
         module = ["-m", "training.train"]
         command = [sys.executable, *(launcher if num_ranks > 1 else []), *module, *arguments]
-        # torchrun would set one thread and say so in a banner; each rank gets its share of the cores.
-        threads = str(max(1, (os.cpu_count() or 1) // num_ranks))
         before = _records(project)
-        code = _run(command, {"OMP_NUM_THREADS": threads, **os.environ})
+        # Set, so that libraries which look before a rank has read its recipe agree, and torchrun shows no banner.
+        code = _run(command, {**os.environ, "OMP_NUM_THREADS": str(checked["threads"])})
         if code or not models_json.exists():
             record = ", ".join(sorted(_records(project) - before)) or "none, it ended before it could write one"
             raise ProcessFailedError(
@@ -95,9 +98,9 @@ def show_plan(recipe: Path, project: Path, *, tile_px: int | None, svg: bool) ->
     return _ask("training.show_plan", [*arguments, *([f"--tile-px={tile_px}"] if tile_px else [])], "planning")
 
 
-def _check(recipe: Path, project: Path, num_ranks: int) -> None:
-    arguments = [str(recipe), "--project", str(project), "--nproc", str(num_ranks)]
-    _ask("training.preflight", arguments, "the check before training")
+def _check(recipe: Path, project: Path, num_ranks: int, given: list[str]) -> dict[str, Any]:
+    arguments = [str(recipe), "--project", str(project), "--nproc", str(num_ranks), *given]
+    return _ask("training.preflight", arguments, "the check before training")
 
 
 def _ask(module: str, arguments: list[str], what: str) -> dict[str, Any]:

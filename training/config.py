@@ -17,6 +17,7 @@ from training.foundation.settings import Section, load_section
 
 MAX_RANKS, MAX_TILES = 1024, 4096
 """Of one dimension of a run, and of a micro-batch: schedules are played step by step before anything starts."""
+MAX_THREADS = 1024
 RECIPES_DIR = Path(__file__).parent / "recipes"
 MAX_DEPTH, MAX_CLASSES = 2000, 1000
 """Of a network. The deepest that is shipped has 1001 layers; a number without bound would take all memory."""
@@ -157,6 +158,8 @@ class TrainConfig(Section):
     seed: int = Field(0, ge=0)
     precision: Literal["fp32", "bf16"] = "fp32"
     channels_last: bool = True
+    threads: int = Field(1, ge=1, le=MAX_THREADS)
+    """Of each rank, within an operation. Never the number of cores: the same recipe gives the same bits everywhere."""
 
     @model_validator(mode="after")
     def one_length(self) -> Self:

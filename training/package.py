@@ -38,6 +38,8 @@ class PackageContent:
     """best or last"""
     epoch: int
     metrics: dict[str, float]
+    isa: str | None = None
+    """CPU instructions that it was trained with."""
 
 
 def write_packages(models_dir: Path, packages: Sequence[tuple[dict[str, Tensor], PackageContent]]) -> list[str]:
@@ -95,6 +97,8 @@ def _config(content: PackageContent, weights_sha256: str) -> dict[str, Any]:
             "parallel": content.plan,
             "which": content.which,
             "epoch": content.epoch,
+            "threads": content.recipe.train.threads,
+            "isa": content.isa,
         },
     }
 

@@ -20,14 +20,17 @@ VERSIONED = ("gemslide", "torch", "numpy", "zarr", "imagecodecs", "safetensors")
 
 @contextmanager
 def run_log(
-    project_dir: Path, *, settings: dict[str, Any], inputs: list[dict[str, str]], num_steps: int
+    project_dir: Path, *, settings: dict[str, Any], inputs: list[dict[str, str]], num_steps: int, **extra: Any
 ) -> Iterator[RunLog]:
     """The log of a run for as long as the block lasts; its record is written however the block ends.
+
+    Args:
+        extra: what else stands in the record, by its key.
 
     Raises:
         DiskFullError: no room for it, or no permission; while the run goes on, too.
     """
-    record = RunRecord("train", settings, inputs=inputs, versioned=VERSIONED, extra={"epochs": []})
+    record = RunRecord("train", settings, inputs=inputs, versioned=VERSIONED, extra={**extra, "epochs": []})
     events_dir = project_dir / "runs" / "tensorboard" / record.run_id
     with (
         recorded(record, project_dir / "runs"), record.phase("total"),

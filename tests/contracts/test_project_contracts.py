@@ -172,7 +172,7 @@ def test_run_records_hold_the_contract_s_keys(road):
             "run_id", "verb", "settings", "inputs", "outputs", "versions", "host", "seconds", "outcome",
         } <= record.keys()  # fmt: skip
         if record["verb"] == "train":
-            assert {"models", "plan", "memory", "epochs"} <= record.keys()
+            assert {"models", "plan", "memory", "epochs", "threads", "isa"} <= record.keys()
             assert record["plan"].keys() == {
                 "strategy", "named", "num_stages", "num_microbatches", "data_parallel", "recompute", "blocks_per_stage",
             }  # fmt: skip
