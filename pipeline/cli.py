@@ -230,12 +230,15 @@ def train(
     recipe: Annotated[Path, typer.Argument(help="Recipe (TOML), or the name of a shipped one.")],
     project: ProjectOption = HERE,
     nproc: Annotated[int, typer.Option(min=1, help="Ranks to start on this machine.")] = 1,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Threads of each rank, part of the result's bits [default: the recipe's].")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Train a recipe on its tile set; several ranks share one model."""
     from pipeline.verbs.train import run_train
 
-    run_train(recipe, project, nproc=nproc, as_json=as_json)
+    run_train(recipe, project, nproc=nproc, threads=threads, as_json=as_json)
 
 
 @cli.command()

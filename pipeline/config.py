@@ -5,27 +5,19 @@ Unknown keys are errors, so that a misspelt key never silently means the default
 
 from __future__ import annotations
 
-import difflib
 import ipaddress
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import AfterValidator, Field, field_validator
 
-from pipeline.errors import BadRecipeError
 from training.foundation.class_names import check_class_name
-from training.foundation.toml_file import read_toml
+from training.foundation.settings import Section, load_section
 
 MAX_PX, MAX_UM, MAX_UM2 = 65_536, 10_000.0, 1e9
 """Upper bounds of lengths and areas: more than any slide calls for, and all sums still fit into 32 bits."""
 
 ClassName = Annotated[str, AfterValidator(check_class_name)]
-
-
-class Section(BaseModel):
-    """Base of every section: frozen, and deaf to no typing error."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class TissueConfig(Section):
@@ -127,7 +119,7 @@ class TileConfig(Section):
     overlap_px: int = Field(0, ge=0, le=MAX_PX)
     """Pixels shared by neighbours, at `mpp`."""
     min_tissue: float = Field(0.5, ge=0, le=1)
-    max_qc: dict[str, Annotated[float, Field(ge=0, le=1)]] = {}
+    max_qc: dict[str, Annotated[float, Field(ge=0, le=1)]] = Field({})
     """Tiles with a quality score above its limit are left out, as in `max_qc = {pen = 0.2}`; see `gemslide qc`."""
     label_by: Literal["area", "centre"] = "area"
     """A tile carries the class that covers most of it, or the class of the smallest region around its centre."""
@@ -204,60 +196,10 @@ class Settings(Section):
     app: AppConfig = AppConfig()
 
 
-T = TypeVar("T", bound=Section)
-
-
 def load_settings(path: Path) -> Settings:
     """Read `gemslide.toml`; a project without one has the defaults.
 
     Raises:
         BadRecipeError: cannot be read, not TOML, an unknown key or a value out of range.
     """
-    try:
-        raw = read_toml(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return Settings()
-    except OSError as error:
-        raise BadRecipeError(f"{path}: cannot be read: {error.strerror}.") from error
-    except ValueError as error:
-        raise BadRecipeError(f"{path}: not valid TOML: {error}.") from error
-    if "quality" in raw:  # its name before version 0.2
-        if "qc" in raw:
-            raise BadRecipeError(f"{path}: has both [qc] and [quality], the section's earlier name. Keep [qc].")
-        raw["qc"] = raw.pop("quality")
-    return parse_section(Settings, raw, where=str(path))
-
-
-def replace(section: T, **changes: object) -> T:
-    """A copy of `section` with the options that were given (not None) on the command line."""
-    given = {key: value for key, value in changes.items() if value is not None}
-    return parse_section(type(section), {**section.model_dump(), **given}, where="command line")
-
-
-def parse_section(kind: type[T], raw: dict[str, object], *, where: str) -> T:
-    """Validate settings and put pydantic's findings into one sentence each."""
-    try:
-        return kind.model_validate(raw)
-    except ValidationError as error:
-        findings = "; ".join(_explain(kind, detail) for detail in error.errors())
-        raise BadRecipeError(f"{where}: {findings}.") from error
-
-
-def _explain(kind: type[Section], detail: object) -> str:
-    assert isinstance(detail, dict)
-    location = [str(part) for part in detail["loc"]]
-    name = ".".join(location)
-    if detail["type"] != "extra_forbidden":
-        return f"`{name}` = {detail['input']!r:.200}: {detail['msg']}"
-    known = sorted(_fields_at(kind, location[:-1]))
-    near = difflib.get_close_matches(location[-1], known, n=1)
-    hint = f"did you mean `{near[0]}`?" if near else f"known keys: {', '.join(known)}"
-    return f"unknown key `{name}`: {hint}"
-
-
-def _fields_at(kind: type[BaseModel], path: list[str]) -> list[str]:
-    for name in path:
-        annotation = kind.model_fields[name].annotation
-        assert isinstance(annotation, type)
-        kind = annotation
-    return list(kind.model_fields)
+    return load_section(Settings, path, default=Settings(), earlier_names={"quality": "qc"})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import signal
@@ -13,16 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipeline import errors
-from pipeline.errors import GemslideError
+from pipeline.errors import BadRecipeError, ProcessFailedError
+from training.foundation.errors import BY_CODE
+from training.foundation.process import die_with_parent
 
 GRACE_S = 40.0
 """torchrun itself waits 30 s for its ranks before it kills them."""
-PR_SET_PDEATHSIG = 1
-
-BY_CODE: dict[str, type[GemslideError]] = {
-    kind.code: kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, GemslideError)
-}
 
 
 @dataclass(frozen=True)
@@ -33,29 +28,32 @@ class TrainingResult:
     last: str
 
 
-def train(recipe: Path, project: Path, num_ranks: int) -> TrainingResult:
+def train(recipe: Path, project: Path, num_ranks: int, *, threads: int | None = None) -> TrainingResult:
     """Train a recipe and wait for it; its progress goes to this process's standard error.
+
+    Args:
+        threads: of each rank, within an operation; None: what the recipe says.
 
     Raises:
         GemslideError: with the code of whatever the check before the start found.
-        UnreadableError: the run itself failed; its own message stands above.
+        ProcessFailedError: the run itself failed; what it said stands above.
     """
-    _check(recipe, project, num_ranks)
+    given = [] if threads is None else [f"--threads={threads}"]
+    checked = _check(recipe, project, num_ranks, given)
     with tempfile.TemporaryDirectory(prefix="gemslide-") as folder:
         models_json = Path(folder) / "models.json"
-        arguments = [str(recipe), "--project", str(project), "--models-json", str(models_json)]
+        arguments = [str(recipe), "--project", str(project), "--models-json", str(models_json), *given]
         launcher = ["-m", "training.local_ranks", f"--nproc-per-node={num_ranks}"]
         module = ["-m", "training.train"]
         command = [sys.executable, *(launcher if num_ranks > 1 else []), *module, *arguments]
-        # torchrun would set one thread and say so in a banner; each rank gets its share of the cores.
-        threads = str(max(1, (os.cpu_count() or 1) // num_ranks))
         before = _records(project)
-        code = _run(command, {"OMP_NUM_THREADS": threads, **os.environ})
+        # Set, so that libraries which look before a rank has read its recipe agree, and torchrun shows no banner.
+        code = _run(command, {**os.environ, "OMP_NUM_THREADS": str(checked["threads"])})
         if code or not models_json.exists():
             record = ", ".join(sorted(_records(project) - before)) or "none, it ended before it could write one"
-            raise errors.UnreadableError(
-                f"training {recipe.name} on {num_ranks} ranks ended with exit code {code}; its message stands above "
-                f"(run record: {record}). No model package was written."
+            raise ProcessFailedError(
+                f"training {recipe.name} on {num_ranks} {'rank' if num_ranks == 1 else 'ranks'} "
+                f"{_ending(code)}. What it said stands above; run record: {record}. No model package was written."
             )
         return TrainingResult(**json.loads(models_json.read_text(encoding="utf-8")))
 
@@ -67,7 +65,7 @@ def _records(project: Path) -> set[str]:
 def _run(command: list[str], environment: dict[str, str]) -> int:
     """Run the ranks and wait. Whatever ends this process (Ctrl+C, SIGTERM, a crash) ends them too."""
     previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    process = subprocess.Popen(command, env=environment, start_new_session=True, preexec_fn=_die_with_parent)
+    process = subprocess.Popen(command, env=environment, start_new_session=True, preexec_fn=die_with_parent)
     try:
         return process.wait()
     finally:
@@ -86,12 +84,6 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def _die_with_parent() -> None:
-    """Ask Linux to end this process when the one that started it is gone; elsewhere nothing happens."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-
-
 def show_plan(recipe: Path, project: Path, *, tile_px: int | None, svg: bool) -> dict[str, Any]:
     """What a recipe will do, without training: see training/show_plan.py.
 
@@ -106,9 +98,9 @@ def show_plan(recipe: Path, project: Path, *, tile_px: int | None, svg: bool) ->
     return _ask("training.show_plan", [*arguments, *([f"--tile-px={tile_px}"] if tile_px else [])], "planning")
 
 
-def _check(recipe: Path, project: Path, num_ranks: int) -> None:
-    arguments = [str(recipe), "--project", str(project), "--nproc", str(num_ranks)]
-    _ask("training.preflight", arguments, "the check before training")
+def _check(recipe: Path, project: Path, num_ranks: int, given: list[str]) -> dict[str, Any]:
+    arguments = [str(recipe), "--project", str(project), "--nproc", str(num_ranks), *given]
+    return _ask("training.preflight", arguments, "the check before training")
 
 
 def _ask(module: str, arguments: list[str], what: str) -> dict[str, Any]:
@@ -117,7 +109,18 @@ def _ask(module: str, arguments: list[str], what: str) -> dict[str, Any]:
     try:
         report: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
     except (IndexError, ValueError) as error:
-        raise errors.UnreadableError(f"{what} failed:\n{done.stderr.strip()}") from error
+        sys.stderr.write(done.stderr)
+        last = next((line.strip() for line in reversed(done.stderr.splitlines()) if line.strip()), "it said nothing")
+        raise ProcessFailedError(
+            f"{what} failed: `python -m {module}` {_ending(done.returncode)}; its last line: {last:.300}. "
+            "All it said stands above, on standard error."
+        ) from error
     if not report["ok"]:
-        raise BY_CODE.get(report["code"], errors.BadRecipeError)(report["message"])
+        raise BY_CODE.get(report["code"], BadRecipeError)(report["message"])
     return report
+
+
+def _ending(code: int) -> str:
+    if code >= 0:
+        return f"ended with exit code {code}"
+    return f"was ended by signal {-code} ({signal.strsignal(-code)})"

@@ -1,5 +1,7 @@
 """Lengths on a slide. Stored coordinates are always level-0 pixels, top-left, x right, y down."""
 
+from training.foundation.research_use import RESEARCH_USE as RESEARCH_USE
+
 MIN_MPP, MAX_MPP = 0.05, 50.0
 """Microns per pixel outside this range count as missing: TIFFs at 72 dpi claim 352.8."""
 
@@ -7,8 +9,6 @@ MAX_ANISOTROPY = 0.01
 """Pixels whose sides differ by more than this share are refused."""
 
 MAX_OBJECTIVE_POWER = 200.0
-
-RESEARCH_USE = "Research use only. Not for diagnosis."
 
 
 def is_plausible_mpp(mpp: float | None) -> bool:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, model_validator
+from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
 from training.engine.plan import spell_out
 from training.engine.recompute import Recompute
@@ -14,19 +13,14 @@ from training.engine.schedule import check_request
 from training.errors import BadRecipeError
 from training.foundation.class_names import check_class_name
 from training.foundation.names import NAME_PATTERN
-from training.foundation.toml_file import read_toml
+from training.foundation.settings import Section, load_section
 
 MAX_RANKS, MAX_TILES = 1024, 4096
 """Of one dimension of a run, and of a micro-batch: schedules are played step by step before anything starts."""
+MAX_THREADS = 1024
 RECIPES_DIR = Path(__file__).parent / "recipes"
 MAX_DEPTH, MAX_CLASSES = 2000, 1000
 """Of a network. The deepest that is shipped has 1001 layers; a number without bound would take all memory."""
-
-
-class Section(BaseModel):
-    """Base of every table of a recipe."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class DataConfig(Section):
@@ -164,6 +158,8 @@ class TrainConfig(Section):
     seed: int = Field(0, ge=0)
     precision: Literal["fp32", "bf16"] = "fp32"
     channels_last: bool = True
+    threads: int = Field(1, ge=1, le=MAX_THREADS)
+    """Of each rank, within an operation. Never the number of cores: the same recipe gives the same bits everywhere."""
 
     @model_validator(mode="after")
     def one_length(self) -> Self:
@@ -224,38 +220,4 @@ def load_recipe(path: Path) -> Recipe:
     Raises:
         BadRecipeError: cannot be read, not TOML, an unknown key, or values that do not fit.
     """
-    try:
-        raw = read_toml(path)
-    except OSError as error:
-        raise BadRecipeError(f"{path}: cannot be read: {error.strerror}.") from error
-    except ValueError as error:
-        raise BadRecipeError(f"{path}: not valid TOML: {error}.") from error
-    try:
-        return Recipe.model_validate(raw)
-    except ValidationError as error:
-        findings = "; ".join(_explain(dict(detail)) for detail in error.errors())
-        raise BadRecipeError(f"{path}: {findings}.") from error
-
-
-def _explain(detail: dict[str, Any]) -> str:
-    # pydantic also says which form of `recompute` it took the value for.
-    names = [str(part) for part in detail["loc"] if part not in ("as a word", "as a table")]
-    where = f"[{names[0]}]" + (f" {'.'.join(names[1:])}" if len(names) > 1 else "") if names else "recipe"
-    if detail["type"] == "extra_forbidden":
-        known = _known_keys(names[:-1])
-        near = difflib.get_close_matches(names[-1], known, n=1)
-        return f"unknown key {where}: " + (f"did you mean `{near[0]}`?" if near else f"known: {', '.join(known)}")
-    if detail["type"] == "missing":
-        return f"{where} is missing"
-    if detail["type"] == "value_error":
-        return f"{where}: {detail['ctx']['error']!s}"
-    return f"{where} = {detail['input']!r:.200}: {detail['msg']}"
-
-
-def _known_keys(path: list[str]) -> list[str]:
-    kind: type[BaseModel] = Recipe
-    for name in path:
-        annotation = kind.model_fields[name].annotation
-        choices = [annotation, *(inner for choice in get_args(annotation) for inner in (choice, *get_args(choice)))]
-        kind = next(choice for choice in choices if isinstance(choice, type) and issubclass(choice, BaseModel))
-    return sorted(kind.model_fields)
+    return load_section(Recipe, path)

@@ -20,8 +20,6 @@ from training.models.build import probabilities
 from training.package_config import PackageConfig, read_package_config
 from training.parallel_plan import blocks_of
 
-__all__ = ["Classifier", "UnreadableError"]
-
 _MAX_HEADER_BYTES = 100 * 2**20
 """The safetensors format allows no longer header."""
 

@@ -15,8 +15,7 @@ from torch import Tensor
 
 from training.config import Recipe
 from training.foundation.publish import SHORT_WRITE_S, new_folder, write_bytes_atomic
-
-RESEARCH_USE = "Research use only. Not for diagnosis."
+from training.foundation.research_use import RESEARCH_USE
 
 
 @dataclass(frozen=True)
@@ -39,6 +38,8 @@ class PackageContent:
     """best or last"""
     epoch: int
     metrics: dict[str, float]
+    isa: str | None = None
+    """CPU instructions that it was trained with."""
 
 
 def write_packages(models_dir: Path, packages: Sequence[tuple[dict[str, Tensor], PackageContent]]) -> list[str]:
@@ -96,6 +97,8 @@ def _config(content: PackageContent, weights_sha256: str) -> dict[str, Any]:
             "parallel": content.plan,
             "which": content.which,
             "epoch": content.epoch,
+            "threads": content.recipe.train.threads,
+            "isa": content.isa,
         },
     }
 

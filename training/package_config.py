@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from training.config import MAX_CLASSES, ModelConfig
+from training.config import MAX_CLASSES, MAX_THREADS, ModelConfig
 from training.errors import UnreadableError
 from training.foundation.reading import read_json_file
 
@@ -50,6 +50,10 @@ class GemslidePart(_Part):
     split_sha256: str = Field(max_length=64)
     weights_sha256: Sha256 | None = None
     """Of `model.safetensors`; packages before version 0.2 have only its first eight digits, in their name."""
+    threads: int | None = Field(None, ge=1, le=MAX_THREADS)
+    """Of each rank that trained it; version 0.1 did not say."""
+    isa: str | None = Field(None, max_length=64)
+    """CPU instructions that it was trained with; version 0.1 did not say."""
 
     @field_validator("model", mode="before")
     @classmethod

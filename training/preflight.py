@@ -16,7 +16,8 @@ import torch
 
 from training.config import Recipe, find_recipe, load_recipe
 from training.engine.partition import partition
-from training.errors import BadRecipeError, TrainingError, WrongWorldSizeError
+from training.errors import BadRecipeError, GemslideError, WrongWorldSizeError
+from training.foundation.settings import replace
 from training.parallel_plan import blocks_of, plan_of
 from training.tile_dataset import TileSource, check_enough, find_source, labelled, open_source
 
@@ -33,14 +34,18 @@ class Checked:
     source: TileSource
 
 
-def check_run(recipe_name: Path, project_dir: Path, world_size: int) -> Checked:
+def check_run(recipe_name: Path, project_dir: Path, world_size: int, *, threads: int | None = None) -> Checked:
     """Everything that can be known to be wrong before training.
 
+    Args:
+        threads: in place of the recipe's `[train] threads`.
+
     Raises:
-        TrainingError: a recipe, world size or tile set that cannot be trained; or what the dataset raises.
+        GemslideError: a recipe, world size or tile set that cannot be trained; or what the dataset raises.
     """
     path = find_recipe(recipe_name)
     recipe = load_recipe(path)
+    recipe = recipe.model_copy(update={"train": replace(recipe.train, threads=threads)})
     if not re.fullmatch(RECIPE_NAME, path.stem):
         raise BadRecipeError(
             f"{path.name}: the recipe's name becomes part of the model's. Rename the file to 1 to 55 letters, digits, "
@@ -67,11 +72,11 @@ def check_run(recipe_name: Path, project_dir: Path, world_size: int) -> Checked:
 
 
 def dataset_error(recipe_name: Path) -> type[Exception]:
-    """What the recipe's dataset raises for people to read; TrainingError where the recipe itself is bad."""
+    """What the recipe's dataset raises for people to read; GemslideError where the recipe itself is bad."""
     try:
         return find_source(load_recipe(find_recipe(recipe_name)).data.source).Error
-    except TrainingError:
-        return TrainingError
+    except GemslideError:
+        return GemslideError
 
 
 def main() -> int:
@@ -79,14 +84,16 @@ def main() -> int:
     parser.add_argument("recipe", type=Path)
     parser.add_argument("--project", type=Path, default=Path())
     parser.add_argument("--nproc", type=int, default=1)
+    parser.add_argument("--threads", type=int)
     arguments = parser.parse_args()
     try:
-        checked = check_run(arguments.recipe, arguments.project, arguments.nproc)
-    except (TrainingError, dataset_error(arguments.recipe)) as error:
+        checked = check_run(arguments.recipe, arguments.project, arguments.nproc, threads=arguments.threads)
+    except (GemslideError, dataset_error(arguments.recipe)) as error:
         report = {"ok": False, "code": getattr(error, "code", "bad_recipe"), "message": str(error)}
     else:
         counts = {split: len(labelled(checked.source, split)) for split in ("train", "val", "test")}
-        report = {"ok": True, "recipe": str(checked.recipe_path.absolute()), "tiles": counts}
+        threads = checked.recipe.train.threads
+        report = {"ok": True, "recipe": str(checked.recipe_path.absolute()), "tiles": counts, "threads": threads}
     sys.stdout.write(json.dumps(report) + "\n")
     return 0 if report["ok"] else 1
 

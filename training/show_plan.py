@@ -25,7 +25,7 @@ from training.engine.predict import predict_memory
 from training.engine.recompute import Recompute
 from training.engine.schedule import STRATEGIES, Schedule, build_schedule
 from training.engine.simulate import StageCost, simulate, stage_costs
-from training.errors import BadRecipeError, TrainingError
+from training.errors import BadRecipeError, GemslideError
 from training.parallel_plan import EmptyBatch, blocks_of, costs_of, cross_entropy, plan_of
 from training.preflight import dataset_error
 from training.tile_dataset import find_source, open_source
@@ -65,7 +65,7 @@ def show_plan(recipe_name: Path, project_dir: Path, *, tile_px: int | None, svg:
         svg: draw for a page as well.
 
     Raises:
-        TrainingError: a recipe that cannot be planned; or what the dataset raises.
+        GemslideError: a recipe that cannot be planned; or what the dataset raises.
     """
     path = find_recipe(recipe_name)
     recipe = load_recipe(path)
@@ -237,7 +237,7 @@ def main() -> int:
     report: dict[str, Any]
     try:
         planned = show_plan(arguments.recipe, arguments.project, tile_px=arguments.tile_px, svg=arguments.svg)
-    except (TrainingError, dataset_error(arguments.recipe)) as error:
+    except (GemslideError, dataset_error(arguments.recipe)) as error:
         report = {"ok": False, "code": getattr(error, "code", "bad_recipe"), "message": str(error)}
     else:
         report = {"ok": True, **planned}

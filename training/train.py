@@ -7,7 +7,6 @@ one message and not a hang.
 from __future__ import annotations
 
 import argparse
-import ctypes
 import json
 import os
 import signal
@@ -20,17 +19,19 @@ from training.engine.allocator import keep_freed_memory
 from training.engine.ranks import alone, connect_ranks
 from training.foundation.errors import GemslideError
 from training.foundation.leftovers import recover_folder
+from training.foundation.process import die_with_parent
 from training.preflight import Checked, check_run, dataset_error
+from training.threads import use_threads
 from training.trainer import Trainer
 
 INTERRUPTED = 130
-PR_SET_PDEATHSIG = 1
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m training.train")
     parser.add_argument("recipe", type=Path, help="recipe file, or the name of a shipped one")
     parser.add_argument("--project", type=Path, default=Path(), help="project folder (default: this one)")
+    parser.add_argument("--threads", type=int, help="of each rank, within an operation (default: the recipe's)")
     parser.add_argument("--models-json", type=Path, help="write {best, last} model ids here")
     arguments = parser.parse_args()
     rank = int(os.environ.get("RANK", "0"))
@@ -38,7 +39,7 @@ def main() -> int:
     _stop_on_request()
     for_people = (GemslideError, dataset_error(arguments.recipe))
     try:
-        checked = check_run(arguments.recipe, arguments.project, world_size)
+        checked = check_run(arguments.recipe, arguments.project, world_size, threads=arguments.threads)
     except for_people as error:
         if rank == 0:  # every rank found the same
             _say(error)
@@ -67,8 +68,8 @@ def main() -> int:
 def _stop_on_request() -> None:
     """Take SIGTERM for Ctrl+C, and under torchrun end with it: ranks must not go on alone."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    if sys.platform == "linux" and "TORCHELASTIC_RUN_ID" in os.environ:
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        die_with_parent()
 
 
 def _say(error: Exception) -> None:
@@ -78,8 +79,7 @@ def _say(error: Exception) -> None:
 def _train(checked: Checked, project_dir: Path, world_size: int) -> dict[str, str]:
     keep_freed_memory()
     local_ranks = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-    if "OMP_NUM_THREADS" not in os.environ:
-        torch.set_num_threads(max(1, (os.cpu_count() or 1) // local_ranks))
+    use_threads(checked.recipe.train.threads)
     device = _device(local_ranks)
     timeout_s = checked.recipe.parallel.timeout_s
     ranks = connect_ranks(timeout_s=timeout_s, device=device) if world_size > 1 else alone()

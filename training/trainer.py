@@ -19,13 +19,14 @@ from training.config import OptimConfig
 from training.engine.engine import Engine, StepResult
 from training.engine.partition import stage_ranges
 from training.engine.ranks import Ranks
-from training.errors import DivergedError
+from training.errors import ImplausibleOutputError
 from training.metrics import classification_metrics, confusion_image, tile_image
 from training.models.build import probabilities
 from training.package import PackageContent, write_packages
 from training.parallel_plan import blocks_of, cross_entropy, plan_of
 from training.preflight import Checked
-from training.run_log import RunLog
+from training.run_log import RunLog, run_log
+from training.threads import instruction_set
 from training.tile_batch import TileBatch
 from training.tile_dataset import BatchPlan, Indices, channel_statistics, labelled, read_tiles, stain_of
 
@@ -126,7 +127,10 @@ class Trainer:
         if self._ranks.rank == 0:
             settings = self.recipe.model_dump(mode="json")
             inputs = [{"id": self.recipe.data.tile_set, "sha256": self.source.fingerprint}]
-            with RunLog(self._project_dir, settings=settings, inputs=inputs, num_steps=self.num_steps) as log:
+            with run_log(
+                self._project_dir, settings=settings, inputs=inputs, num_steps=self.num_steps,
+                threads=self.recipe.train.threads, isa=instruction_set(),
+            ) as log:  # fmt: skip
                 return self._epochs(log)
         return self._epochs(None)
 
@@ -141,7 +145,7 @@ class Trainer:
             result = self.step(step, indices)
             losses.append(result.loss)
             if not math.isfinite(losses[-1]):
-                raise DivergedError(
+                raise ImplausibleOutputError(
                     f"training diverged: the loss of step {step + 1} is {losses[-1]}. Lower [optim] lr (now "
                     f"{self.recipe.optim.lr}) or raise warmup_steps. No model package was written."
                 )
@@ -216,6 +220,7 @@ class Trainer:
             which=which,
             epoch=epoch,
             metrics=metrics,
+            isa=instruction_set(),
         )
 
     def _describe_plan(self) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import difflib
 import io
 import itertools
 import os
@@ -21,6 +20,7 @@ from pipeline.project import check_slide_id
 from training.foundation.class_names import check_class_name, check_printable
 from training.foundation.names import NAME_PATTERN
 from training.foundation.reading import read_regular
+from training.foundation.settings import did_you_mean
 
 Split = Literal["train", "val", "test"]
 
@@ -128,8 +128,7 @@ def _check_columns(path: Path, names: list[str]) -> None:
         if names.count(name) > 1:
             raise BadManifestError(f"{path}: the column `{name}` stands there {names.count(name)} times. Keep one.")
         if name not in COLUMNS:
-            near = difflib.get_close_matches(name, COLUMNS, n=1)
-            hint = f"did you mean `{near[0]}`?" if near else f"known columns: {', '.join(COLUMNS)}"
+            hint = did_you_mean(name, COLUMNS, what="columns")
             raise BadManifestError(f"{path}: unknown column `{name:.200}`: {hint}.")
 
 

@@ -19,6 +19,7 @@ from pipeline.launch import train
 from pipeline.progress import bar
 from pipeline.project import Project
 from pipeline.tiles.tile import make_tile_table
+from training.foundation.research_use import RESEARCH_USE
 
 RECIPE = "demo.toml"
 NUM_RANKS = 2
@@ -93,7 +94,7 @@ def summary(result: DemoResult) -> str:
         f"report    {result.report}",
         "",
         NOTE,
-        "Research use only. Not for diagnosis.",
+        RESEARCH_USE,
         "",
         f"look at it:  gemslide app --project {project.root}    (or: make app)",
     ]

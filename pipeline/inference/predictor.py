@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from pipeline.errors import ImplausibleOutputError, UnreadableError
+from pipeline.errors import ImplausibleOutputError
 from training import inference
 
 
@@ -50,10 +50,7 @@ class Predictor:
     @classmethod
     def _open(cls, package: Path, opener: Callable[..., inference.Classifier]) -> Predictor:
         device = "cuda" if torch.cuda.is_available() else "cpu"
-        try:
-            return cls(opener(package, device=device))
-        except inference.UnreadableError as error:
-            raise UnreadableError(str(error)) from error
+        return cls(opener(package, device=device))
 
     def predict(self, tiles_nhwc: NDArray[np.uint8]) -> NDArray[np.float32]:
         """Class probabilities, float32 (tiles, classes), of uint8 tiles (tiles, tile_px, tile_px, 3).

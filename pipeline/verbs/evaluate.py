@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 import typer
 
 from pipeline.cli_output import Reporter, report_errors
-from pipeline.config import load_settings, replace
+from pipeline.config import load_settings
 from pipeline.names import check_tile_set, find_package
 from pipeline.progress import bar
 from pipeline.project import open_project
 from pipeline.run_record import RunRecord, SlideOutcome, recorded
+from training.foundation.settings import replace
 
 if TYPE_CHECKING:
     from pipeline.evaluation.evaluate import Evaluation

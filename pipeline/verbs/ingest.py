@@ -8,7 +8,7 @@ import typer
 
 from pipeline.cli_output import Reporter, report_errors
 from pipeline.cohort.manifest import load_cohort
-from pipeline.config import load_settings, replace
+from pipeline.config import load_settings
 from pipeline.errors import BadRecipeError
 from pipeline.ingest.ingest import IngestRequest
 from pipeline.ingest.stage import IngestStage
@@ -17,6 +17,7 @@ from pipeline.run_record import RunRecord
 from pipeline.slide_names import included_in, manifest_in
 from pipeline.source_names import SourceNames
 from pipeline.verbs.stages import run_recorded
+from training.foundation.settings import replace
 
 
 def run_ingest(

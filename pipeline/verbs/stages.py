@@ -20,7 +20,7 @@ def run_recorded(
         record.inputs += report.inputs
         record.outputs += [str(path.relative_to(project.root)) for path in report.outputs]
         for phase, seconds in report.seconds.items():
-            record.seconds[phase] = round(record.seconds.get(phase, 0.0) + seconds, 3)
+            record.add_seconds(phase, seconds)
         record.slides.append(reporter.add(report.outcome))
 
     with recorded(record, project.runs_dir), record.phase(record.verb):

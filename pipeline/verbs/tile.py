@@ -11,7 +11,7 @@ import typer
 from pipeline.annotations.repair import describe_repairs
 from pipeline.cli_output import Reporter, report_errors
 from pipeline.cohort.manifest import load_cohort
-from pipeline.config import load_settings, replace
+from pipeline.config import load_settings
 from pipeline.errors import GemslideError
 from pipeline.progress import bar
 from pipeline.project import open_project
@@ -20,6 +20,7 @@ from pipeline.slide_names import find_slide_ids, manifest_in
 from pipeline.source_names import SourceNames
 from pipeline.tiles.table import TileTable
 from pipeline.tiles.tile import make_tile_table
+from training.foundation.settings import replace
 
 
 def run_tile(

@@ -16,10 +16,10 @@ from pipeline.cohort.manifest import COLUMNS, SlideEntry
 from pipeline.config import InferConfig
 from pipeline.inference.infer import infer_slide
 from pipeline.inference.predictor import Predictor
-from pipeline.launch import BY_CODE
 from pipeline.run_record import SlideOutcome
 from tests.contracts.test_folder_rules import ROOT
 from training.config import ParallelConfig, Recipe
+from training.foundation.errors import BY_CODE
 
 CODES = {
     "damaged_store",
@@ -42,6 +42,7 @@ CODES = {
     "empty_table",
     "no_tissue",
     "insane_output",
+    "failed_process",
 }
 
 
@@ -173,7 +174,7 @@ def test_run_records_hold_the_contract_s_keys(road):
             "run_id", "verb", "settings", "inputs", "outputs", "versions", "host", "seconds", "outcome",
         } <= record.keys()  # fmt: skip
         if record["verb"] == "train":
-            assert {"models", "plan", "memory", "epochs"} <= record.keys()
+            assert {"models", "plan", "memory", "epochs", "threads", "isa"} <= record.keys()
             assert record["plan"].keys() == {
                 "strategy", "named", "num_stages", "num_microbatches", "data_parallel", "recompute", "blocks_per_stage",
             }  # fmt: skip

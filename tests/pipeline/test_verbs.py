@@ -151,10 +151,10 @@ def test_a_class_the_settings_do_not_know_is_refused(gemslide, road, tmp_path):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("[tile]\ntilepx = 3\n", r"unknown key `tile.tilepx`: did you mean `tile_px`"),
-        ("[ingest.tissue]\nmin_deltae = 3\n", r"did you mean `min_delta_e`"),
-        ("[tiles]\n", r"did you mean `tile`"),
-        ("[infer]\nthreshold = 2\n", r"`infer.threshold` = 2"),
+        ("[tile]\ntilepx = 3\n", r"unknown key \[tile\] tilepx: did you mean `tile_px`"),
+        ("[ingest.tissue]\nmin_deltae = 3\n", r"unknown key \[ingest.tissue\] min_deltae: did you mean `min_delta_e`"),
+        ("[tiles]\n", r"unknown key \[tiles\]: did you mean `tile`"),
+        ("[infer]\nthreshold = 2\n", r"\[infer\] threshold = 2: Input should be less"),
         ("[infer\n", "not valid TOML"),
     ],
 )

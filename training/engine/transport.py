@@ -21,10 +21,10 @@ from training.engine.layout import HEADER_LENGTH, BoundaryLayout, lay_out
 from training.engine.memory import LiveBytes
 from training.engine.ranks import SYNC, Ranks
 from training.engine.stage import Boundary
-from training.errors import TrainingError
+from training.foundation.errors import GemslideError
 
 
-class LostPeerError(TrainingError):
+class LostPeerError(GemslideError):
     """Another rank did not answer in time, or is gone."""
 
     code = "lost_peer"

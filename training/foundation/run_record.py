@@ -1,4 +1,7 @@
-"""What every run record says of run, machine and versions; and a place for it that a full disk cannot take away."""
+"""What a run did, in one JSON file; and a place for it that a full disk cannot take away.
+
+A record names inputs by id and SHA-256, never by path: slide file names can name patients.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,14 @@ import json
 import os
 import platform
 import secrets
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from training.foundation.publish import TemporaryFile, explain_unwritable
 
@@ -39,6 +45,77 @@ def versions_of(names: Iterable[str]) -> dict[str, str]:
 def host() -> dict[str, object]:
     """The machine, without its name: names of hospital computers can name people."""
     return {"system": platform.system(), "machine": platform.machine(), "cpus": os.cpu_count()}
+
+
+@dataclass
+class RunRecord:
+    """Collects what a run does while it goes on; `recorded` writes it when the run ends, however it ends."""
+
+    verb: str
+    settings: dict[str, Any]
+    run_id: str = field(default_factory=new_run_id)
+    inputs: list[dict[str, str]] = field(default_factory=list)
+    outputs: list[str] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
+    extra: dict[str, Any] = field(default_factory=dict)
+    """What only this verb's record has."""
+    versioned: tuple[str, ...] = ()
+    """Distributions whose versions can change the result."""
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Add the time of a block to `seconds[name]`."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.add_seconds(name, time.perf_counter() - start)
+
+    def add_seconds(self, name: str, seconds: float) -> None:
+        """Add to the time of a phase."""
+        self.seconds[name] = self.seconds.get(name, 0.0) + seconds
+
+    def outcome(self) -> str:
+        """Of a run that came to its end: `done`, or `failed` where a part of its work was not done."""
+        return "done"
+
+    def as_dict(self, outcome: str) -> dict[str, Any]:
+        """The record as JSON."""
+        return {
+            "run_id": self.run_id,
+            "verb": self.verb,
+            "settings": self.settings,
+            "inputs": self.inputs,
+            "outputs": self.outputs,
+            "versions": versions_of(self.versioned),
+            "host": host(),
+            "seconds": {name: round(value, 3) for name, value in self.seconds.items()},
+            "outcome": outcome,
+            **self.extra,
+        }
+
+
+R = TypeVar("R", bound=RunRecord)
+
+
+@contextmanager
+def recorded(record: R, runs_dir: Path) -> Iterator[R]:
+    """Write `record` to `runs_dir` at the end of the block; an error is its outcome, and goes on.
+
+    The outcome of an error is its `code`; `interrupted` (Ctrl+C and the like), or `failed`, of one without.
+
+    Raises:
+        DiskFullError: no room for it when the run begins, or no permission.
+    """
+    file, outcome = RecordFile(runs_dir, record.run_id), "interrupted"
+    try:
+        yield record
+        outcome = record.outcome()
+    except Exception as error:
+        outcome = str(getattr(error, "code", "failed"))
+        raise
+    finally:
+        file.write(record.as_dict(outcome))
 
 
 class RecordFile:

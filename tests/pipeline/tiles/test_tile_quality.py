@@ -8,7 +8,7 @@ import shutil
 import numpy as np
 import pytest
 
-from pipeline.config import TileConfig, parse_section
+from pipeline.config import TileConfig
 from pipeline.errors import BadRecipeError
 from pipeline.grid import mean_over
 from pipeline.project import Project
@@ -17,6 +17,7 @@ from pipeline.store.reader import StoreReader
 from pipeline.tiles.table import read_table
 from pipeline.tiles.tile import make_tile_table
 from tests.small_road import TILES
+from training.foundation.settings import parse_section
 
 COLUMNS = [f"qc_{name}" for name in SCORE_NAMES]
 

@@ -1,0 +1,55 @@
+"""What a person reads when a process that gemslide started fails."""
+
+import os
+
+import pytest
+
+from pipeline.errors import BadRecipeError, ProcessFailedError
+from pipeline.launch import train
+from tests.small_road import share_tiles, write_recipe
+
+
+@pytest.fixture
+def broken_torch(tmp_path, monkeypatch):
+    """An installation in which importing torch fails, for processes started from here."""
+    (tmp_path / "torch.py").write_text('raise ImportError("libtorch.so: cannot open shared object file")\n')
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
+
+
+def test_a_check_that_crashes_is_one_sentence_with_its_last_line(road, tmp_path, broken_torch, capfd):
+    recipe = write_recipe(tmp_path / "r.toml")
+
+    with pytest.raises(ProcessFailedError) as failed:
+        train(recipe, road.project.root, 1)
+
+    said = str(failed.value)
+    assert failed.value.code == "failed_process"
+    assert said.startswith("the check before training failed: `python -m training.preflight` ended with exit code 1;")
+    assert "its last line: ImportError: libtorch.so: cannot open shared object file." in said
+    assert "Traceback" not in said
+    assert "\n" not in said
+    assert "Traceback" in capfd.readouterr().err  # whole, above the message
+
+
+def test_a_run_that_fails_names_its_exit_code_and_its_record(road, tmp_path, capfd):
+    share_tiles(road.project, tmp_path)
+    recipe = write_recipe(tmp_path / "r.toml", steps=6)
+    recipe.write_text(recipe.read_text().replace("lr = 0.05", "lr = 1e30"))
+
+    with pytest.raises(ProcessFailedError) as failed:
+        train(recipe, tmp_path, 1)
+
+    (record,) = (tmp_path / "runs").glob("*.json")
+    assert str(failed.value) == (
+        f"training r.toml on 1 rank ended with exit code 1. What it said stands above; run record: {record}. "
+        "No model package was written."
+    )
+    assert "error [insane_output]: training diverged" in capfd.readouterr().err
+
+
+def test_a_check_that_answers_raises_what_its_code_says(road, tmp_path):
+    recipe = write_recipe(tmp_path / "r.toml")
+    recipe.write_text(recipe.read_text().replace("depth = 11", "depth = 12"))
+
+    with pytest.raises(BadRecipeError, match="nearest are 11 and 20"):
+        train(recipe, road.project.root, 1)

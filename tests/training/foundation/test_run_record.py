@@ -1,0 +1,84 @@
+"""A run record says how the run ended, however it ended; pipeline and training write the same one."""
+
+import json
+
+import pytest
+
+from pipeline.errors import CorruptTileError
+from pipeline.run_record import RunRecord as SlidesRecord
+from pipeline.run_record import SlideOutcome
+from tests.contracts.test_folder_rules import SOURCES
+from training.foundation.run_record import RunRecord, recorded
+from training.run_log import run_log
+
+COMMON = {"run_id", "verb", "settings", "inputs", "outputs", "versions", "host", "seconds", "outcome"}
+
+
+def only_record(folder):
+    (path,) = (folder / "runs").glob("*.json")
+    return json.loads(path.read_text())
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [
+        (None, "done"),
+        (CorruptTileError("a tile"), "corrupt_tile"),
+        (KeyboardInterrupt(), "interrupted"),
+        (RuntimeError("a mistake of ours"), "failed"),
+    ],
+)
+@pytest.mark.parametrize("kind", [RunRecord, SlidesRecord])
+def test_the_outcome_is_how_the_run_ended(tmp_path, kind, error, outcome):
+    def run():
+        with recorded(kind("verb", {"a": 1}), tmp_path / "runs") as record, record.phase("work"):
+            record.outputs.append("x")
+            if error:
+                raise error
+
+    if error:
+        with pytest.raises(type(error)):
+            run()
+    else:
+        run()
+
+    found = only_record(tmp_path)
+    assert found["outcome"] == outcome
+    assert found["outputs"] == ["x"]
+    assert found["seconds"]["work"] >= 0
+    assert found.keys() >= COMMON
+
+
+def test_a_slide_that_was_not_done_makes_a_run_failed_and_its_message_is_not_kept(tmp_path):
+    with recorded(SlidesRecord("ingest", {}), tmp_path / "runs") as record:
+        record.slides.append(SlideOutcome("a", "refused", code="unreadable", message="Jane Doe.svs"))
+
+    found = only_record(tmp_path)
+    assert found["outcome"] == "failed"
+    assert found["slides"] == [
+        {"slide_id": "a", "status": "refused", "code": "unreadable", "output": None, "seconds": 0.0}
+    ]
+    assert found.keys() == COMMON | {"slides"}
+
+
+def test_a_training_run_that_fails_has_its_code_and_its_epochs(tmp_path):
+    def train():
+        with run_log(tmp_path, settings={"a": 1}, inputs=[{"id": "t", "sha256": "0"}], num_steps=2) as log:
+            log.step(0, loss=1.0, lr=0.1, gradient_norm=None, num_tiles=4, seconds=0.5)
+            log.epoch(1, 0, train_loss=1.0, metrics={"loss": 2.0}, seconds=0.25, images={})
+            raise CorruptTileError("a tile")
+
+    with pytest.raises(CorruptTileError):
+        train()
+
+    found = only_record(tmp_path)
+    assert found["outcome"] == "corrupt_tile"
+    assert found["epochs"] == [{"epoch": 1, "step": 0, "train_loss": 1.0, "loss": 2.0}]
+    assert found["seconds"].keys() == {"train", "validate", "total"}
+    assert (found["seconds"]["train"], found["seconds"]["validate"]) == (0.5, 0.25)
+    assert found.keys() == COMMON | {"epochs"}
+
+
+@pytest.mark.parametrize("text", ["Not for diagnosis.", "TimeRemainingColumn()", ".prctl(", "difflib.", "fallocate("])
+def test_what_both_rooms_need_is_written_once(text):
+    assert len([path for path in SOURCES if text in path.read_text(encoding="utf-8")]) == 1

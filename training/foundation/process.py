@@ -1,0 +1,19 @@
+"""Processes that gemslide starts."""
+
+from __future__ import annotations
+
+import ctypes
+import signal
+import sys
+
+_PR_SET_PDEATHSIG = 1
+
+
+def die_with_parent() -> None:
+    """Ask Linux to send SIGTERM to this process when the thread that started it is gone; elsewhere nothing happens.
+
+    The thread, not the process: no help for a process that a pool's thread starts (`pipeline.jobs.worker_process`
+    watches its parent instead).
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

@@ -1,0 +1,62 @@
+"""Progress bars of pipeline and training, on standard error so that `--json` lines stay clean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+
+class Advance:
+    """Moves a bar: call it with the number of steps just finished. Without a bar it does nothing."""
+
+    def __init__(self, progress: Progress | None = None, task: TaskID | None = None) -> None:
+        self._progress, self._task = progress, task
+
+    def expect(self, steps: int) -> None:
+        """Say that this many more steps will come."""
+        if self._progress is not None and self._task is not None:
+            (task,) = (task for task in self._progress.tasks if task.id == self._task)
+            self._progress.update(self._task, total=(task.total or 0) + steps)
+
+    def describe(self, description: str) -> None:
+        """Change the words before the bar."""
+        if self._progress is not None and self._task is not None:
+            self._progress.update(self._task, description=description)
+
+    def say(self, line: str) -> None:
+        """A line that stays, above the bar."""
+        if self._progress is not None:
+            self._progress.console.print(line, markup=False)
+
+    def __call__(self, steps: int) -> None:
+        if self._progress is not None and self._task is not None:
+            self._progress.advance(self._task, steps)
+
+
+no_bar = Advance()
+"""For callers who show no progress."""
+
+
+@contextmanager
+def bar(description: str, total: int | None = None) -> Iterator[Advance]:
+    """A bar for one long stretch; without a total it grows by what the work says it expects."""
+    columns = (
+        TextColumn("{task.description:<34}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        yield Advance(progress, progress.add_task(description, total=total))
