@@ -27,7 +27,6 @@ CONFIG = InferConfig(batch_size=16)
 def own(road, tmp_path):
     """A project that may be written: its own copy of the test slide, the road's models."""
     shutil.copytree(road.project.store_path(road.test_slide), tmp_path / "slides" / f"{road.test_slide}.ome.zarr")
-    shutil.rmtree(tmp_path / "slides" / f"{road.test_slide}.ome.zarr" / "predictions", ignore_errors=True)
     shutil.copytree(road.project.models_dir, tmp_path / "models")
     return Project(tmp_path)
 
@@ -284,7 +283,6 @@ def test_on_a_full_disk_all_of_a_slide_s_results_appear_or_none(road, predictor,
     with small_disk(tmp_path / "disk", "size=6m") as disk:
         project = Project(disk)
         store = shutil.copytree(road.project.store_path(road.test_slide), project.store_path(road.test_slide))
-        shutil.rmtree(store / "predictions", ignore_errors=True)
         free_bytes = shutil.disk_usage(disk).free
         (disk / "junk").write_bytes(bytes(max(0, free_bytes - 120_000)))
         with pytest.raises(DiskFullError, match="no space left"):

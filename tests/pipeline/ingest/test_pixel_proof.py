@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import tifffile
 import zarr
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.box import Box
@@ -22,7 +22,7 @@ from pipeline.ingest.shards import halve
 from pipeline.ingest.source_comparison import verify_store
 from pipeline.store.reader import StoreReader
 from tests.pipeline.make import halved, ingest, overwrite_tag, sample_image, write_pyramid
-from tests.pipeline.make_any import APERIO_JPEG_2000, decoded_by_tifffile, pyramids, write_any
+from tests.pipeline.make_any import APERIO_JPEG_2000, Pyramid, decoded_by_tifffile, pyramids, write_any
 
 BAND_PX = 2048
 
@@ -68,6 +68,7 @@ def test_a_real_slide_keeps_every_pixel(real_slides, tmp_path, file, reader, rou
 
 
 @pytest.mark.data
+@pytest.mark.xdist_group("polyp")
 def test_a_whole_real_slide_of_414_megapixels_keeps_every_pixel(polyp, polyp_store):
     assert [level.route for level in polyp_store.levels] == ["pass-through"] * 4
     assert_pixels_are_the_sources(polyp_store, polyp, "openslide")
@@ -125,10 +126,22 @@ def test_built_levels_are_the_mean_of_two_by_two_pixels(tmp_path):
     assert np.abs(reader.read_region(1, Box(0, 0, 302, 201)) - mean).max() <= 0.5
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(pyramid=pyramids(), shard_px=st.sampled_from([256, 512, 4096]))
-def test_any_small_pyramid_keeps_every_pixel(tmp_path_factory, pyramid, shard_px):
-    folder = tmp_path_factory.mktemp("any")
+@pytest.mark.parametrize("max_examples", [10, pytest.param(300, marks=[pytest.mark.prove, pytest.mark.timeout(1800)])])
+def test_any_small_pyramid_keeps_every_pixel(tmp_path, max_examples):
+    @settings(max_examples=max_examples)
+    @given(pyramid=pyramids(), shard_px=st.sampled_from([256, 512, 4096]))
+    def keeps_every_pixel(pyramid, shard_px):
+        folder = tmp_path / "any"
+        folder.mkdir()
+        try:
+            assert_any_pyramid_is_kept(pyramid, shard_px, folder)
+        finally:
+            shutil.rmtree(folder)
+
+    keeps_every_pixel()
+
+
+def assert_any_pyramid_is_kept(pyramid: Pyramid, shard_px: int, folder: Path) -> None:
     source = write_any(folder / "a.tiff", pyramid)
 
     report = ingest(source, folder, shard_px=shard_px, smallest_level_px=100)
@@ -152,4 +165,3 @@ def test_any_small_pyramid_keeps_every_pixel(tmp_path_factory, pyramid, shard_px
         np.testing.assert_array_equal(found, pixels)
         np.testing.assert_array_equal(np.moveaxis(plain[f"0/{level}"][:], 0, -1), pixels)
     verify_store(report.store, source=source)
-    shutil.rmtree(folder)
