@@ -33,7 +33,7 @@ def test_the_verbs_are_those_of_the_contract_and_have_at_most_six_options():
     assert set(found) == {
         "doctor", "info", "cohort init", "cohort check", "cohort pseudonymize",
         "annotations check", "annotations convert", "ingest", "verify", "quality",
-        "tile", "plan", "train", "infer", "evaluate", "export", "demo",
+        "tile", "plan", "train", "infer", "evaluate", "compare", "export", "demo",
     }  # fmt: skip
     for name, command in found.items():
         options = [p for p in command.params if p.param_type_name == "option" and p.name != "help"]
