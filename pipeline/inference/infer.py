@@ -25,6 +25,7 @@ from pipeline.grid import TileGrid, tile_grid, tissue_fraction
 from pipeline.inference.heatmap import THUMBNAIL_PX, write_heatmap
 from pipeline.inference.hotspots import find_hotspots, write_hotspots
 from pipeline.inference.predictor import Predictor
+from pipeline.inference.stain_check import KEY, StainCheck, stored_distance
 from pipeline.progress import Advance, no_bar
 from pipeline.project import Project
 from pipeline.run_record import versions
@@ -54,6 +55,8 @@ class InferReport:
     result_dir: Path
     skipped: bool
     seconds: dict[str, float]
+    colour_distance: float | None
+    """From the model's training tiles (`stain_check`); None: not known."""
 
 
 def infer_slide(
@@ -90,7 +93,8 @@ def infer_slide(
     num_tiles = int(np.isfinite(predictions.probabilities_cyx[0]).sum())
     seconds = {"predict": round(predicted_s, 3), "write": round(time.perf_counter() - start - predicted_s, 3)}
     skipped = stored is not None
-    return InferReport(slide_id, predictor.model_id, num_tiles, num_hotspots, result_dir, skipped, seconds)
+    distance = stored_distance(predictions)
+    return InferReport(slide_id, predictor.model_id, num_tiles, num_hotspots, result_dir, skipped, seconds, distance)
 
 
 def _made_from(
@@ -191,8 +195,10 @@ def _predict(
     chosen = tissue_tiles(reader, grid, config.min_tissue)
     advance.expect(len(chosen))
     values = np.full((len(predictor.class_names), grid.rows * grid.columns), np.nan, np.float32)
+    colours = StainCheck(predictor)
     for batch, tiles_nhwc in read_batches(reader, grid, chosen, config.batch_size, normalise):
         values[:, batch] = predictor.predict(tiles_nhwc).T
+        colours.add(tiles_nhwc)
         advance(len(batch))
     _check_varied(values[:, chosen], predictor.model_id, reader.slide_id)
     return Predictions(
@@ -201,7 +207,7 @@ def _predict(
         probabilities_cyx=values.reshape(-1, grid.rows, grid.columns).astype(np.float16),
         stride_px0=float(grid.stride_px0),
         side_px0=float(grid.side_px0),
-        attributes={"made_from": made_from, "versions": versions()},
+        attributes={"made_from": made_from, "versions": versions(), KEY: colours.distance()},
     )
 
 

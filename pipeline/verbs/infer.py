@@ -6,12 +6,15 @@ import os
 from functools import partial
 from pathlib import Path
 
+import typer
+
 from pipeline.cli_output import Reporter, report_errors
 from pipeline.config import InferConfig, load_settings
 from pipeline.errors import UnreadableError
 from pipeline.files import sha256_of
 from pipeline.inference.infer import infer_slide
 from pipeline.inference.predictor import Predictor
+from pipeline.inference.stain_check import KEY, warning_of
 from pipeline.progress import bar
 from pipeline.project import STORE_SUFFIX, Project, check_name, open_project, slide_id_of
 from pipeline.run_record import RunRecord, SlideOutcome, recorded
@@ -81,10 +84,18 @@ def _infer(
     record.outputs.append(str(report.result_dir.relative_to(project.root)))
     for phase, seconds in report.seconds.items():
         record.add_seconds(phase, seconds)
+    distance = report.colour_distance
+    record.extra.setdefault(KEY, {})[slide_id] = "not known" if distance is None else distance
+    warning = warning_of(distance)
+    if warning:
+        typer.echo(f"warning: slide {slide_id}: {warning}.", err=True)
+    kept = "kept" if report.skipped else "done"
     return SlideOutcome(
         slide_id,
         "skipped" if report.skipped else "done",
-        message=f"{'kept' if report.skipped else 'done'}: {report.num_tiles} tiles, {report.num_hotspots} hotspots",
+        message="; ".join(
+            [f"{kept}: {report.num_tiles} tiles, {report.num_hotspots} hotspots", *([warning] if warning else [])]
+        ),
         output=str(report.result_dir),
         seconds=round(sum(report.seconds.values()), 3),
     )
