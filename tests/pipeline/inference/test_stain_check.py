@@ -45,7 +45,7 @@ def read_slide(path, level=0):
 
 @pytest.fixture(scope="module")
 def hues_of_h_and_e(real_slides):
-    """Hues of tiles of H&E from five sources: colon, skin, brain."""
+    """Hues of tiles of H&E: colon, skin and brain, from several laboratories."""
     colon = sorted((real_slides / "Flagy+Colorectal_Carcinoma_Classifier/images").rglob("*.jpg"))[::25]
     found = {
         "colon tiles": np.stack([np.asarray(Image.open(path).convert("RGB")) for path in colon]),
