@@ -56,7 +56,8 @@ def _hue(pixels_nc: NDArray[np.uint8]) -> Hues:
     if not len(tissue_nc):
         return np.full(2, np.nan)
     red, green, blue = np.maximum(tissue_nc.mean(axis=0), 0)  # of white it is a little below 0
-    return np.array([red - blue, 2 * green - red - blue]) / (red + green + blue)
+    hue: Hues = np.array([red - blue, 2 * green - red - blue]) / (red + green + blue)
+    return hue
 
 
 def hue_statistics(hues_n2: Hues) -> HueStatistics | None:

@@ -170,4 +170,5 @@ def sample_hues(
 
 
 def _even_sample(indices: Indices, count: int) -> Indices:
-    return indices[np.linspace(0, len(indices) - 1, min(count, len(indices))).astype(int)]
+    chosen: Indices = indices[np.linspace(0, len(indices) - 1, min(count, len(indices))).astype(int)]
+    return chosen

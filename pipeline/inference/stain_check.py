@@ -39,8 +39,9 @@ class StainCheck:
 def stored_distance(predictions: Predictions) -> float | None:
     """What was measured when the predictions were made; None: nothing, or no number."""
     value = predictions.attributes.get(KEY)
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if is_number and math.isfinite(value) else None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return float(value)
 
 
 def warning_of(distance: float | None) -> str | None:
