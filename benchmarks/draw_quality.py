@@ -44,7 +44,7 @@ MAX_WIDTH_PX = 1100
 
 
 def draw_faults(out: Path) -> None:
-    """One slide with every kind of fault, as `gemslide quality` draws it."""
+    """One slide with every kind of fault, as `gemslide qc` draws it."""
     pixels = planted.real_tissue(4200, 3000, margin_px=300)
     planted.blur(pixels, (500, 500, 1500, 1300), 3 / MPP0)
     for number, ink in enumerate(("blue", "green", "red", "black")):

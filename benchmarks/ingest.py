@@ -161,8 +161,8 @@ def compare_pixels(slide: Path, store: Path) -> dict[str, int]:
     reader, counts = StoreReader(store), {"tiles": 0, "different": 0}
     with tifffile.TiffFile(slide) as tiff, ThreadPoolExecutor(os.cpu_count()) as pool:
         pages = [page for page in tiff.pages if page.is_tiled]
-        for level, about in zip(reader.levels, reader.attributes["levels"], strict=True):
-            if about["route"] != "pass-through":
+        for level, about in zip(reader.levels, reader.attributes.levels, strict=True):
+            if about.route != "pass-through":
                 continue
             page = pages[level.level].aspage()
             grid = [(row, column) for row in range(level.rows) for column in range(level.columns)]

@@ -36,6 +36,7 @@ from torch.utils.data import DataLoader, Dataset
 from benchmarks import others
 from benchmarks.machine import circumstances
 from benchmarks.make_slide import make_slide
+from pipeline.box import Box
 from pipeline.config import IngestConfig
 from pipeline.ingest.ingest import IngestRequest, ingest_slide
 from pipeline.project import Project
@@ -155,7 +156,7 @@ class Rounds:
 
     def _ours(self, corners: Corners, threads: int = 1) -> None:
         for x, y in corners:
-            self._reader.read_region(0, x, y, SIDE_PX, SIDE_PX, threads=threads)
+            self._reader.read_region(0, Box(x, y, SIDE_PX, SIDE_PX), threads=threads)
 
     def _by_openslide(self, corners: Corners) -> None:
         for corner in corners:
@@ -207,7 +208,7 @@ class Regions(Dataset):
         batch = torch.empty(0, dtype=torch.uint8).set_(storage, 0, shape)
         for tile, index in zip(batch.numpy(), indices, strict=True):
             x, y = self._corners[index]
-            self._array.read_region(x, y, SIDE_PX, SIDE_PX, out=tile)
+            self._array.read_region(Box(x, y, SIDE_PX, SIDE_PX), out=tile)
         return batch
 
 
@@ -255,14 +256,14 @@ def seconds_of_ours(store: Path, places: Corners) -> float:
     reader = StoreReader(store)
     start = time.perf_counter()
     for x, y in places:
-        reader.read_region(0, x, y, SIDE_PX, SIDE_PX)
+        reader.read_region(0, Box(x, y, SIDE_PX, SIDE_PX))
     return time.perf_counter() - start
 
 
 def crc_of_ours(store: Path, places: Corners) -> int:
     reader, crc = StoreReader(store), 0
     for x, y in places:
-        crc = zlib.crc32(reader.read_region(0, x, y, SIDE_PX, SIDE_PX), crc)
+        crc = zlib.crc32(reader.read_region(0, Box(x, y, SIDE_PX, SIDE_PX)), crc)
     return crc
 
 

@@ -20,13 +20,15 @@ OUR_PACKAGES = ("pathology_app", "pipeline", "training")
 def app(
     project: Annotated[Path, typer.Option(file_okay=False, exists=True, help="Project folder.")] = Path("."),
     port: Annotated[
-        int | None, typer.Option(min=0, max=65535, help="0 takes any free port. [default: 8501, or any free one]")
+        int | None,
+        typer.Option(min=0, max=65535, help="0 takes any free port.", show_default="8501, or any free one"),
     ] = None,
     host: Annotated[
         str | None,
         typer.Option(
-            help="Address to listen on [default: 127.0.0.1]. On any other than this computer's own (127.0.0.1, "
-            "localhost, ::1), browsers log in with a link that is printed and good once."
+            help="Address to listen on. On any other than this computer's own (127.0.0.1, localhost, ::1), browsers "
+            "log in with a link that is printed and good once.",
+            show_default="127.0.0.1",
         ),
     ] = None,
     name: Annotated[

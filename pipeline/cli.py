@@ -18,6 +18,11 @@ cli.add_typer(annotations_cli, name="annotations")
 
 ProjectOption = Annotated[Path, typer.Option("--project", help="Project folder.", file_okay=False)]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON line per slide or run.")]
+SLIDES = "SLIDE|COHORT.csv"
+SlidesArgument = Annotated[
+    list[str] | None,
+    typer.Argument(metavar=SLIDES, help="Slide ids or stores, or one manifest.", show_default="all slides"),
+]
 SeriesOption = Annotated[str | None, typer.Option(help="Which slide of a folder with several (DICOM, OME-Zarr).")]
 HERE = Path()
 
@@ -32,7 +37,7 @@ def doctor(project: ProjectOption = HERE, as_json: JsonOption = False) -> None:
 
 @cli.command()
 def info(
-    slide: Annotated[Path, typer.Argument(help="Slide file or folder, store, or the id of a slide in the project.")],
+    slide: Annotated[str, typer.Argument(help="Id of a slide of the project, or a slide file, folder or store.")],
     project: ProjectOption = HERE,
     series: SeriesOption = None,
     as_json: JsonOption = False,
@@ -46,7 +51,9 @@ def info(
 @cohort_cli.command("init")
 def cohort_init(
     folder: Annotated[Path, typer.Argument(help="Folder with slides.")],
-    out: Annotated[Path | None, typer.Option(help="Manifest to write [default: cohort.csv in the project].")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Manifest to write.", show_default="cohort.csv in the project")
+    ] = None,
     project: ProjectOption = HERE,
 ) -> None:
     """Write a manifest of every slide below a folder; fill in patients and splits afterwards."""
@@ -88,13 +95,14 @@ def cohort_pseudonymize(
 @annotations_cli.command("check")
 def annotations_check(
     file: Annotated[Path, typer.Argument(help="GeoJSON of QuPath, XML of ASAP or ImageScope.")],
-    slide: Annotated[Path | None, typer.Option(help="Slide file or store it should lie on.")] = None,
+    slide: Annotated[str | None, typer.Option(help="Slide id, slide file or store it should lie on.")] = None,
+    project: ProjectOption = HERE,
     as_json: JsonOption = False,
 ) -> None:
     """Count classes, find outlines that must be repaired and regions outside the slide."""
     from pipeline.verbs.annotations import run_check
 
-    run_check(file, slide, as_json=as_json)
+    run_check(file, slide, project, as_json=as_json)
 
 
 @annotations_cli.command("convert")
@@ -114,7 +122,12 @@ def annotations_convert(
 def ingest(
     sources: Annotated[list[Path], typer.Argument(metavar="SLIDE…|COHORT.csv", help="Slides, or one manifest.")],
     project: ProjectOption = HERE,
-    mpp: Annotated[float | None, typer.Option(help="Microns per level-0 pixel; overrides the file.")] = None,
+    slide_id: Annotated[
+        str | None, typer.Option(help="Id of the slide, where there is one.", show_default="the file's name")
+    ] = None,
+    mpp: Annotated[
+        float | None, typer.Option(help="Microns per level-0 pixel of the slide; overrides the file.")
+    ] = None,
     keep_label: Annotated[bool, typer.Option("--keep-label", help="Keep the label image: it can name people.")] = False,
     series: SeriesOption = None,
     workers: Annotated[int, typer.Option(min=1, help="Slides at a time; each takes up to 400 MB.")] = 2,
@@ -126,6 +139,7 @@ def ingest(
     run_ingest(
         sources,
         project,
+        slide_id=slide_id,
         mpp=mpp,
         series=series,
         keep=("label",) if keep_label else (),
@@ -136,9 +150,7 @@ def ingest(
 
 @cli.command()
 def verify(
-    slides: Annotated[
-        list[str] | None, typer.Argument(metavar="[SLIDE…]", help="Slide ids or stores [default: all].")
-    ] = None,
+    slides: SlidesArgument = None,
     project: ProjectOption = HERE,
     source: Annotated[Path | None, typer.Option(help="The slide (or the manifest) to compare with.")] = None,
     series: SeriesOption = None,
@@ -160,42 +172,50 @@ def verify(
     )  # fmt: skip
 
 
-@cli.command()
-def quality(
-    slides: Annotated[
-        list[str] | None, typer.Argument(metavar="[SLIDE…|COHORT.csv]", help="Slide ids or stores [default: all].")
-    ] = None,
-    project: ProjectOption = HERE,
-    as_json: JsonOption = False,
-) -> None:
+@cli.command("qc")
+@cli.command("quality", hidden=True)  # its name before version 0.2
+def qc(slides: SlidesArgument = None, project: ProjectOption = HERE, as_json: JsonOption = False) -> None:
     """Score focus, pen marks, folds and bubbles over each slide's tissue, and fit its stain."""
-    from pipeline.verbs.qc import run_quality
+    from pipeline.verbs.qc import run_qc
 
-    run_quality(slides or [], project, as_json=as_json)
+    run_qc(slides or [], project, as_json=as_json)
 
 
 @cli.command()
 def tile(
-    manifest: Annotated[
-        Path | None, typer.Argument(metavar="[COHORT.csv]", help="Patients, annotations, splits.")
+    slides: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar=SLIDES,
+            help="Slide ids or stores; or one manifest, with patients, annotations and splits.",
+            show_default="all slides",
+        ),
     ] = None,
     project: ProjectOption = HERE,
     tile_set: Annotated[str, typer.Option(help="Name of the tile set.")] = "tiles",
-    tile_px: Annotated[int | None, typer.Option(help="Side of a tile [default: gemslide.toml, 1024].")] = None,
-    mpp: Annotated[float | None, typer.Option(help="Microns per tile pixel [default: gemslide.toml, 0.5].")] = None,
+    tile_px: Annotated[int | None, typer.Option(help="Side of a tile.", show_default="gemslide.toml, 1024")] = None,
+    tile_mpp: Annotated[
+        float | None, typer.Option(help="Microns per tile pixel.", show_default="gemslide.toml, 0.5")
+    ] = None,
+    mpp: Annotated[float | None, typer.Option(hidden=True)] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Cut stores into a table of tiles with labels and splits."""
     from pipeline.verbs.tile import run_tile
 
-    run_tile(manifest, project, tile_set=tile_set, tile_px=tile_px, mpp=mpp, as_json=as_json)
+    if tile_mpp is not None and mpp is not None:
+        raise typer.BadParameter("--mpp is the earlier name of --tile-mpp. Give one of them.")
+    tile_mpp = mpp if tile_mpp is None else tile_mpp
+    run_tile(slides or [], project, tile_set=tile_set, tile_px=tile_px, tile_mpp=tile_mpp, as_json=as_json)
 
 
 @cli.command()
 def plan(
     recipe: Annotated[Path, typer.Argument(help="Recipe (TOML), or the name of a shipped one.")],
     project: ProjectOption = HERE,
-    tile_px: Annotated[int | None, typer.Option(min=1, help="Side of a tile [default: the recipe's tile set].")] = None,
+    tile_px: Annotated[
+        int | None, typer.Option(min=1, help="Side of a tile.", show_default="the recipe's tile set")
+    ] = None,
     draw: Annotated[Path | None, typer.Option(help="SVG file to draw the order of work into.")] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -224,7 +244,7 @@ def train(
 @cli.command()
 def infer(
     model: Annotated[str, typer.Argument(help="Model id, or a package folder.")],
-    slides: Annotated[list[str] | None, typer.Argument(help="Slide ids or stores [default: all].")] = None,
+    slides: SlidesArgument = None,
     project: ProjectOption = HERE,
     as_json: JsonOption = False,
 ) -> None:
@@ -239,7 +259,7 @@ def evaluate(
     model: Annotated[str, typer.Argument(help="Model id.")],
     project: ProjectOption = HERE,
     tile_set: Annotated[str, typer.Option(help="Tile set with the labels.")] = "tiles",
-    split: Annotated[str | None, typer.Option(help="train, val or test [default: gemslide.toml, test].")] = None,
+    split: Annotated[str | None, typer.Option(help="train, val or test.", show_default="gemslide.toml, test")] = None,
     baselines: Annotated[bool, typer.Option(help="Compare with an untrained network and mean colour.")] = True,
     as_json: JsonOption = False,
 ) -> None:
@@ -267,7 +287,7 @@ def export(
     slide: Annotated[str, typer.Argument(metavar="SLIDE_ID|STORE", help="Slide of the project, or a store.")],
     out: Annotated[Path, typer.Argument(help="Copy to write; must not be there yet.")],
     to: Annotated[
-        str | None, typer.Option(help="ngff-0.5, ngff-0.4, ome-tiff or tiff [default: by the name of OUT].")
+        str | None, typer.Option(help="ngff-0.5, ngff-0.4, ome-tiff or tiff.", show_default="by the name of OUT")
     ] = None,
     quality: Annotated[
         int | None, typer.Option(min=1, max=100, help="TIFF: JPEG of this quality in place of lossless deflate.")

@@ -36,12 +36,18 @@ class Reporter:
         self.sources = sources or SourceNames()
         self.outcomes: list[SlideOutcome] = []
 
-    def add(self, outcome: SlideOutcome) -> None:
+    def add(self, outcome: SlideOutcome, **facts: Any) -> SlideOutcome:
+        """Keep an outcome and say it; `facts` are further keys of its JSON line.
+
+        Returns:
+            The outcome without the names of sources: a run record may hold it.
+        """
         self.outcomes.append(outcome)
         if self._as_json:
-            self.print_outcome(outcome)
+            self.print_outcome(outcome, facts)
         elif outcome.is_good:
             typer.echo(f"{outcome.slide_id}: {outcome.message or outcome.status} ({outcome.seconds:.1f} s)")
+        return self._without_names(outcome)
 
     def attempt(self, slide_id: str, work: Callable[[], SlideOutcome]) -> SlideOutcome:
         """Run the work on one slide; what is wrong with it does not stop the others.
@@ -54,16 +60,16 @@ class Reporter:
             outcome = work()
         except GemslideError as error:
             outcome = SlideOutcome.from_error(slide_id, error, time.perf_counter() - start)
-        self.add(outcome)
-        return self._without_names(outcome)
+        return self.add(outcome)
 
     def print_json(self, facts: Mapping[str, Any]) -> None:
         """One line on standard output, without the names of sources."""
         typer.echo(json.dumps(self.sources.removed_from(dict(facts))))
 
-    def print_outcome(self, outcome: SlideOutcome) -> None:
+    def print_outcome(self, outcome: SlideOutcome, facts: Mapping[str, Any] | None = None) -> None:
         """An outcome as a JSON line."""
-        typer.echo(json.dumps(asdict(self._without_names(outcome))))
+        more = self.sources.removed_from(dict(facts or {}))
+        typer.echo(json.dumps({**asdict(self._without_names(outcome)), **more}))
 
     def _without_names(self, outcome: SlideOutcome) -> SlideOutcome:
         """As lines and records may hold it. Its output lies in the project, where slides go by their ids."""

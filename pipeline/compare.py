@@ -11,6 +11,7 @@ from typing import Any
 
 from pipeline.errors import UnreadableError
 from pipeline.files import sha256_of
+from pipeline.names import did_you_mean
 from pipeline.project import Project
 from training.foundation.names import is_name
 from training.foundation.reading import read_json_file
@@ -80,10 +81,10 @@ def facts_of(name: str, project: Project) -> Facts:
         return _of_package(project.model_path(name))
     if is_name(name) and (record := project.runs_dir / f"{name}.json").is_file():
         return _of_run(_read(record), project.root)
-    models = sorted(p.name for p in project.models_dir.glob("[!.]*")) or ["none"]
+    known = [p.name for p in project.models_dir.glob("[!.]*")] + [p.stem for p in project.runs_dir.glob("[!.]*.json")]
     raise UnreadableError(
-        f"{name}: no such model or run. Models of {project.root}: {', '.join(models)}; runs are the files in "
-        f"{project.runs_dir}, without `.json`. Give one of them, a package's folder or a run record's file."
+        f"{name}: no such model in {project.models_dir} and no such run in {project.runs_dir}. "
+        f"{did_you_mean(name, sorted(known))} A package's folder or a run record's file will do, too."
     )
 
 

@@ -74,7 +74,7 @@ class ScoreLimit(Section):
 
 
 class QualityConfig(Section):
-    """`[quality]`"""
+    """`[qc]`; earlier `[quality]`"""
 
     mpp: float = Field(1.0, gt=0, le=2.5)
     """Resolution the pixels are looked at, microns per pixel; finer sees slighter loss of focus and takes longer."""
@@ -120,7 +120,7 @@ class TileConfig(Section):
     """Pixels shared by neighbours, at `mpp`."""
     min_tissue: float = Field(0.5, ge=0, le=1)
     max_qc: dict[str, Annotated[float, Field(ge=0, le=1)]] = Field({})
-    """Tiles with a quality score above its limit are left out, as in `max_qc = {pen = 0.2}`; see `gemslide quality`."""
+    """Tiles with a quality score above its limit are left out, as in `max_qc = {pen = 0.2}`; see `gemslide qc`."""
     label_by: Literal["area", "centre"] = "area"
     """A tile carries the class that covers most of it, or the class of the smallest region around its centre."""
     qupath_counts_from: Literal["scanned", "slide"] = "scanned"
@@ -189,7 +189,7 @@ class Settings(Section):
     """Everything in `gemslide.toml`."""
 
     ingest: IngestConfig = IngestConfig()
-    quality: QualityConfig = QualityConfig()
+    qc: QualityConfig = QualityConfig()
     tile: TileConfig = TileConfig()
     infer: InferConfig = InferConfig()
     evaluate: EvaluateConfig = EvaluateConfig()
@@ -202,4 +202,4 @@ def load_settings(path: Path) -> Settings:
     Raises:
         BadRecipeError: cannot be read, not TOML, an unknown key or a value out of range.
     """
-    return load_section(Settings, path, default=Settings())
+    return load_section(Settings, path, default=Settings(), earlier_names={"quality": "qc"})

@@ -1,5 +1,6 @@
 """Errors a person reads, as the pipeline raises them; defined in `training.foundation.errors`."""
 
+from training.foundation.errors import AmbiguousSeriesError as AmbiguousSeriesError
 from training.foundation.errors import BadAnnotationError as BadAnnotationError
 from training.foundation.errors import BadManifestError as BadManifestError
 from training.foundation.errors import BadRecipeError as BadRecipeError
@@ -14,6 +15,7 @@ from training.foundation.errors import ImplausibleOutputError as ImplausibleOutp
 from training.foundation.errors import LeakageError as LeakageError
 from training.foundation.errors import LockedError as LockedError
 from training.foundation.errors import MissingMppError as MissingMppError
+from training.foundation.errors import NoSlidesError as NoSlidesError
 from training.foundation.errors import NotBrightfieldRgbError as NotBrightfieldRgbError
 from training.foundation.errors import NoTissueError as NoTissueError
 from training.foundation.errors import ProcessFailedError as ProcessFailedError

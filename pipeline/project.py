@@ -91,7 +91,7 @@ class Project:
         return self.model_results_dir(model_id) / check_name(slide_id, what="slide")
 
     def quality_dir(self, slide_id: str) -> Path:
-        """Folder of the image that `gemslide quality` makes of one slide."""
+        """Folder of the image that `gemslide qc` makes of one slide."""
         return self.results_dir / "quality" / check_name(slide_id, what="slide")
 
     def slide_ids(self) -> list[str]:

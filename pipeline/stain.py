@@ -1,6 +1,6 @@
 """Stain normalisation: a tile's colours as if its slide had been stained and scanned like the reference.
 
-Fitted per slide (`gemslide quality`), applied when a tile is read, never stored. Glass keeps its colour: the change
+Fitted per slide (`gemslide qc`), applied when a tile is read, never stored. Glass keeps its colour: the change
 fades out between stained tissue and pixels that absorb nothing.
 """
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from tests.small_road import SmallRoad, make_small_road
+from tests.small_road import SmallRoad, changes_of_shared_road, copy_road, shared_road
 
 # A loaded machine is slow, not wrong: no time limit for each generated example.
 settings.register_profile("gemslide", deadline=None)
@@ -58,9 +58,21 @@ def gemslide() -> Callable[..., Done]:
 
 
 @pytest.fixture(scope="session")
-def road(tmp_path_factory: pytest.TempPathFactory) -> SmallRoad:
-    """A small project: three slides ingested, tiled, and a model trained for a few steps. Read it, do not write."""
-    return make_small_road(tmp_path_factory.mktemp("road"))
+def road(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmallRoad]:
+    """A small project: three slides ingested, tiled, and a model trained for a few steps.
+
+    Made once for all workers. Read it, do not write: `road_copy` may be written.
+    """
+    own = tmp_path_factory.getbasetemp()
+    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "shared-road"
+    yield shared_road(folder)
+    assert not (changed := changes_of_shared_road(folder)), f"a test wrote into the project all share: {changed}"
+
+
+@pytest.fixture(scope="module")
+def road_copy(road: SmallRoad, tmp_path_factory: pytest.TempPathFactory) -> SmallRoad:
+    """The small project once more, for the tests of one file, who may write into it."""
+    return copy_road(road, tmp_path_factory.mktemp("road-copy"))
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,10 @@ Slides are not square and every tile differs. "warm" tissue is red-brown, "cold"
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
 import json
+import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -153,4 +156,42 @@ def make_small_road(folder: Path) -> SmallRoad:
         ingest_slide(request, project, IngestConfig(shard_px=512, tissue=TISSUE))
     make_tile_table(project, "small", TILES, cohort=cohort)
     trained = train(write_recipe(folder / "small.toml"), project.root, 1)
-    return SmallRoad(project, manifest, trained.best)
+    return _road_in(folder, trained.best)
+
+
+def shared_road(folder: Path) -> SmallRoad:
+    """The small project in `folder`, made by whichever process comes first; the others wait for it."""
+    folder.mkdir(exist_ok=True)
+    made = folder / "made.json"
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not made.exists():
+            shutil.rmtree(folder / "road", ignore_errors=True)  # of a process that failed half-way
+            road = make_small_road(folder / "road")
+            made.write_text(json.dumps({"model_id": road.model_id, "files": sha256_by_file(folder / "road")}))
+    return _road_in(folder / "road", json.loads(made.read_text())["model_id"])
+
+
+def changes_of_shared_road(folder: Path) -> list[str]:
+    """The files of the shared project that a test has written, replaced or removed since it was made."""
+    before = json.loads((folder / "made.json").read_text())["files"]
+    now = sha256_by_file(folder / "road")
+    return sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
+
+
+def copy_road(road: SmallRoad, folder: Path) -> SmallRoad:
+    """A copy that may be written (two megabytes)."""
+    shutil.copytree(road.project.root.parent, folder, dirs_exist_ok=True)
+    return _road_in(folder, road.model_id)
+
+
+def sha256_by_file(folder: Path) -> dict[str, str]:
+    """Of every file below a folder, by its path in there; folders count too, with nothing for a sum."""
+    return {
+        str(path.relative_to(folder)): "" if path.is_dir() else hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in folder.rglob("*")
+    }
+
+
+def _road_in(folder: Path, model_id: str) -> SmallRoad:
+    return SmallRoad(Project(folder / "project"), folder / "sources" / "cohort.csv", model_id)

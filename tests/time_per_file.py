@@ -40,6 +40,11 @@ _CLOCK = _Clock()
 _BY_FILE: Counter[str] = Counter()
 
 
+def pytest_collection_finish() -> None:
+    """What the imports of all test files took is no part of the first test."""
+    _CLOCK.lap()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Iterator[Any]:
     report = yield

@@ -6,6 +6,7 @@ World coordinates are micrometres; the centre of the slide's first pixel is at 0
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pipeline.box import Box
 from pipeline.store.labels import read_tissue
+from pipeline.store.layout import TISSUE
 from pipeline.store.overlays import Predictions, list_predictions, read_predictions
 from pipeline.store.reader import LevelArray, StoreReader
 
@@ -57,7 +60,7 @@ class LevelYxc:
         (top, height, rows), (left, width, columns) = (
             _span(part, size) for part, size in zip(keys[:2], self.shape[:2], strict=True)
         )
-        region = self._reader.read_region(self._level.level, left, top, width, height)
+        region = self._reader.read_region(self._level.level, Box(left, top, width, height))
         return region[rows, columns, keys[2]]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
@@ -98,11 +101,14 @@ def image_layer(reader: StoreReader) -> Layer:
 
 
 def tissue_layer(store_path: Path, mpp0: float) -> Layer | None:
-    """The tissue mask, hidden at first; None when the store has none."""
-    try:
-        mask_yx, mpp = read_tissue(store_path)
-    except FileNotFoundError:
+    """The tissue mask, hidden at first; None when the store has none.
+
+    Raises:
+        UnreadableError: the mask is damaged.
+    """
+    if not os.path.lexists(store_path / TISSUE):
         return None
+    mask_yx, mpp = read_tissue(store_path)
     return mask_yx, {"name": "tissue", "opacity": 0.3, "visible": False, **_frame(mpp, mpp0)}, "labels"
 
 

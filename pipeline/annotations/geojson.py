@@ -12,22 +12,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pipeline.box import Box
 from pipeline.files import write_text_atomic
 
 COLOURS = ([76, 114, 176], [200, 60, 60], [85, 168, 104], [204, 160, 60], [129, 114, 179], [100, 181, 205])
 """One per class, in order; colour-blind readers can tell the first two apart."""
 
 
-def qupath_origin_xy0(attributes: Mapping[str, Any]) -> tuple[int, int]:
+def qupath_origin_xy0(bounds_px0: Box | None) -> tuple[int, int]:
     """Where QuPath's coordinates begin, in level-0 pixels: the corner of what was scanned, where the frame is larger.
 
     QuPath's OpenSlide reader cuts slides to OpenSlide's `bounds` unless it is opened with `--no-crop`.
 
     Args:
-        attributes: `gemslide` attributes of the slide's store.
+        bounds_px0: what was scanned, as the slide's store says.
     """
-    bounds_px0 = attributes.get("bounds_px0")
-    return (int(bounds_px0[0]), int(bounds_px0[1])) if bounds_px0 else (0, 0)
+    return (bounds_px0.x_px, bounds_px0.y_px) if bounds_px0 else (0, 0)
 
 
 def classification(name: str, color_rgb: Sequence[int] | None = None) -> dict[str, Any]:

@@ -11,28 +11,31 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.annotations.geojson import qupath_origin_xy0
 from pipeline.config import InferConfig
-from pipeline.errors import BadRecipeError, ImplausibleOutputError, NoTissueError, UnreadableError, WrongSlideError
+from pipeline.errors import BadRecipeError, ImplausibleOutputError, NoTissueError
 from pipeline.export.csv.predictions import write_csv
 from pipeline.export.qupath.predictions import write_geojson
 from pipeline.files import SHORT_WRITE_S, new_folder
 from pipeline.grid import TileGrid, tile_grid, tissue_fraction
 from pipeline.inference.heatmap import THUMBNAIL_PX, write_heatmap
 from pipeline.inference.hotspots import find_hotspots, write_hotspots
+from pipeline.inference.key import finished_predictions, prediction_key, stored_key
 from pipeline.inference.predictor import Predictor
-from pipeline.inference.stain_check import KEY, StainCheck, stored_distance
+from pipeline.inference.stain_check import COLOUR_DISTANCE, StainCheck, stored_distance
+from pipeline.jobs.key import is_finished
 from pipeline.progress import Advance, no_bar
 from pipeline.project import Project
 from pipeline.run_record import versions
 from pipeline.stain import Normaliser
 from pipeline.store.labels import read_tissue
-from pipeline.store.overlays import Predictions, list_predictions, new_predictions, read_predictions
-from pipeline.store.qc_scores import read_stain_fit, slide_normaliser
+from pipeline.store.overlays import Predictions, new_predictions
+from pipeline.store.qc_scores import slide_normaliser
 from pipeline.store.reader import StoreReader
 from pipeline.store.render import thumbnail
 
@@ -67,7 +70,7 @@ def infer_slide(
     *,
     advance: Advance = no_bar,
 ) -> InferReport:
-    """Predict a slide's tissue; the same model, settings and slide again are skipped.
+    """Predict a slide's tissue; finished predictions of the same key are kept, and only the files beside are written.
 
     Raises:
         UnreadableError: no such store. NoTissueError: nothing to look at.
@@ -79,9 +82,9 @@ def infer_slide(
     _check_classes(config, predictor)
     reader = StoreReader(project.store_path(slide_id))
     result_dir = project.result_dir(slide_id, predictor.model_id)
-    made_from, normalise = _made_from(reader, predictor, config)
-    stored = _finished(reader, predictor.model_id, made_from)
-    predictions = stored or _predict(reader, predictor, config, made_from, advance, normalise)
+    key = prediction_key(reader, predictor, config)
+    stored = _finished(reader, predictor.model_id, key)
+    predictions = stored or _predict(reader, predictor, config, key, advance)
     predicted_s = time.perf_counter() - start
     # All of a slide's results appear when all of them are written, the store's first.
     with ExitStack() as published:
@@ -95,24 +98,6 @@ def infer_slide(
     skipped = stored is not None
     distance = stored_distance(predictions)
     return InferReport(slide_id, predictor.model_id, num_tiles, num_hotspots, result_dir, skipped, seconds, distance)
-
-
-def _made_from(
-    reader: StoreReader, predictor: Predictor, config: InferConfig
-) -> tuple[dict[str, object], Normaliser | None]:
-    """Everything that predictions depend on, and what normalises the slide's tiles."""
-    made_from: dict[str, object] = {
-        "source_sha256": reader.source_sha256,
-        "settings": config.model_dump(mode="json"),
-        "model": predictor.identity,
-        "tile_px": predictor.tile_px,
-        "mpp": predictor.mpp,
-    }
-    if not predictor.stain:
-        return made_from, None
-    fit = read_stain_fit(reader, predictor.stain["method"])
-    made_from["stain"] = {**predictor.stain, "fit": fit}  # fitted again, tiles look different
-    return made_from, slide_normaliser(reader, predictor.stain)
 
 
 def _keep_what_others_wrote(old: Path, new: Path, class_names: Sequence[str]) -> None:
@@ -187,11 +172,11 @@ def _predict(
     reader: StoreReader,
     predictor: Predictor,
     config: InferConfig,
-    made_from: dict[str, object],
+    key: dict[str, Any],
     advance: Advance,
-    normalise: Normaliser | None,
 ) -> Predictions:
     grid = slide_grid(reader, predictor)
+    normalise = slide_normaliser(reader, predictor.stain) if predictor.stain else None
     chosen = tissue_tiles(reader, grid, config.min_tissue)
     advance.expect(len(chosen))
     values = np.full((len(predictor.class_names), grid.rows * grid.columns), np.nan, np.float32)
@@ -207,7 +192,7 @@ def _predict(
         probabilities_cyx=values.reshape(-1, grid.rows, grid.columns).astype(np.float16),
         stride_px0=float(grid.stride_px0),
         side_px0=float(grid.side_px0),
-        attributes={"made_from": made_from, "versions": versions(), KEY: colours.distance()},
+        attributes={"made_from": key, "versions": versions(), COLOUR_DISTANCE: colours.distance()},
     )
 
 
@@ -219,14 +204,11 @@ def _check_varied(values_kn: NDArray[np.float32], model_id: str, slide_id: str) 
         )
 
 
-def _finished(reader: StoreReader, model_id: str, made_from: dict[str, object]) -> Predictions | None:
-    if model_id not in list_predictions(reader.path):
-        return None
-    try:
-        predictions = read_predictions(reader.path, model_id)
-    except (UnreadableError, WrongSlideError):  # damaged: predict again and replace them
-        return None
-    return predictions if predictions.attributes.get("made_from") == made_from else None
+def _finished(reader: StoreReader, model_id: str, key: dict[str, Any]) -> Predictions | None:
+    """Predictions that need not be made again. Damaged ones are, and are replaced."""
+    predictions = finished_predictions(reader, model_id)
+    made_from = predictions.attributes.get("made_from", {}) if predictions else {}
+    return predictions if is_finished(stored_key(made_from), key) else None
 
 
 def heatmap_name(class_name: str) -> str:
@@ -243,7 +225,7 @@ def write_results(reader: StoreReader, predictions: Predictions, result_dir: Pat
         predictions, wanted, mpp0=reader.mpp0, threshold=config.threshold, most=config.max_hotspots
     )
     write_csv(result_dir / "predictions.csv", reader.slide_id, predictions)
-    origin_xy0 = qupath_origin_xy0(reader.attributes)
+    origin_xy0 = qupath_origin_xy0(reader.attributes.bounds_px0)
     write_geojson(result_dir / "predictions.geojson", predictions, reader.source_sha256, origin_xy0=origin_xy0)
     write_hotspots(result_dir / "hotspots.json", hotspots)
     # With two classes the second says it all; with more, each has its own image.

@@ -15,8 +15,10 @@ FAR = 3.5
 
 Between the least distance of H&E and haematoxylin with DAB, whichever was trained on (4.1), and the greatest among H&E
 of colon, skin and brain from several laboratories (2.9): tests/pipeline/inference/test_stain_check.py, real slides."""
-KEY = "colour_distance"
-"""Of predictions' attributes and of the run record."""
+COLOUR_DISTANCE = "colour_distance"
+"""Key in predictions' attributes and in the run record."""
+NOT_KNOWN = "not known"
+"""In a run record."""
 
 
 class StainCheck:
@@ -38,7 +40,7 @@ class StainCheck:
 
 def stored_distance(predictions: Predictions) -> float | None:
     """What was measured when the predictions were made; None: nothing, or no number."""
-    value = predictions.attributes.get(KEY)
+    value = predictions.attributes.get(COLOUR_DISTANCE)
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return None
     return float(value)

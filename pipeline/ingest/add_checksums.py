@@ -38,7 +38,7 @@ def add_checksums(store: Path) -> bool:
         LockedError: it was written to meanwhile. DiskFullError: no space for a second copy, or not writable.
     """
     reader = StoreReader(store)
-    if reader.attributes["contract_version"] >= WITH_CHUNK_CHECKSUMS:
+    if reader.attributes.contract_version >= WITH_CHUNK_CHECKSUMS:
         return False
     before = _files(store)
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +13,7 @@ from pipeline.annotations.repair import labelled_regions
 from pipeline.cohort.manifest import Cohort, SlideEntry
 from pipeline.errors import GemslideError, UnreadableError
 from pipeline.ingest.check import check_slide
-from pipeline.jobs.worker_process import begin_worker
+from pipeline.jobs.pool import Pool
 from pipeline.run_record import SlideOutcome
 from pipeline.store.threads import CORES
 
@@ -48,49 +45,32 @@ def check_entries(cohort: Cohort, keep_associated: Sequence[str] = ()) -> Iterat
     if len(entries) <= FEW:
         yield from (_check(how, entry) for entry in entries)
         return
-    waiting = [entries[start : start + AT_ONCE] for start in range(0, len(entries), AT_ONCE)]
-    while waiting:
-        num_done = 0
-        try:
-            for outcomes in _in_processes(how, waiting):
-                yield from outcomes
-                num_done += 1
-        except BrokenProcessPool:  # by a slide of these, or of those checked beside them: then it breaks again
-            yield from _one_by_one(how, waiting[num_done])
-            num_done += 1
-        waiting = waiting[num_done:]
+    parts = [(how, entries[start : start + AT_ONCE]) for start in range(0, len(entries), AT_ONCE)]
+    with Pool(_check_all, min(CORES, len(parts))) as pool:
+        for part, outcomes in zip(parts, pool.in_order(parts), strict=True):
+            yield from outcomes if isinstance(outcomes, list) else _one_by_one(pool, *part)
 
 
-def _in_processes(how: _How, chunks: Sequence[Sequence[SlideEntry]]) -> Iterator[list[SlideOutcome]]:
-    pool = _pool(min(CORES, len(chunks)))
-    try:
-        for result in [pool.submit(_check_all, how, chunk) for chunk in chunks]:
-            yield result.result()
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
+_Part = tuple[_How, Sequence[SlideEntry]]
 
 
-def _pool(workers: int) -> ProcessPoolExecutor:
-    # Spawned, not forked: the progress bar is a thread.
-    return ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), initializer=begin_worker)
-
-
-def _check_all(how: _How, entries: Sequence[SlideEntry]) -> list[SlideOutcome]:
+def _check_all(part: _Part) -> list[SlideOutcome]:
+    how, entries = part
     return [_check(how, entry) for entry in entries]
 
 
-def _one_by_one(how: _How, entries: Sequence[SlideEntry]) -> Iterator[SlideOutcome]:
-    pool = _pool(1)
-    for entry in entries:
-        try:
-            yield pool.submit(_check, how, entry).result()
-        except BrokenProcessPool:
+def _one_by_one(
+    pool: Pool[_Part, list[SlideOutcome]], how: _How, entries: Sequence[SlideEntry]
+) -> Iterator[SlideOutcome]:
+    """Slides among which one crashed the process that opened it."""
+    for entry, outcomes in zip(entries, pool.in_order([(how, [entry]) for entry in entries]), strict=True):
+        if isinstance(outcomes, list):
+            yield from outcomes
+        else:
             error = UnreadableError(
-                f"{entry.path}: a process that opened it crashed. The file is damaged; copy it again."
+                f"{entry.path}: a process that opened it {outcomes}. The file is damaged; copy it again."
             )
             yield SlideOutcome.from_error(entry.slide_id, error, 0.0)
-            pool = _pool(1)
-    pool.shutdown()
 
 
 def _check(how: _How, entry: SlideEntry) -> SlideOutcome:

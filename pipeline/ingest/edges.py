@@ -10,6 +10,7 @@ from collections.abc import Iterable
 import cv2
 import numpy as np
 
+from pipeline.box import Box
 from pipeline.codecs.images import encode_jpeg, encode_jpeg_2000
 from pipeline.codecs.types import DecodeError, Pixels, Stream
 from pipeline.errors import CorruptTileError
@@ -88,19 +89,19 @@ class EdgeCheck:
         seam, inside = np.abs(tile[:, 0] - last).mean(), np.abs(last - before).mean()
         return bool(seam > 2 * inside + _SUSPICIOUS_SEAM)
 
-    def _box_in_parent(self, row: int, column: int) -> tuple[int, int, int, int]:
-        """Left, top, width, height of a tile in the parent's pixels."""
+    def _box_in_parent(self, row: int, column: int) -> Box:
+        """A tile in the parent's pixels."""
         t, ratio = self._encoded.tile_px, self._size.downsample / self._parent.downsample
         left, top = round(column * t * ratio), round(row * t * ratio)
         right = min(round((column + 1) * t * ratio), self._parent.width_px)
         bottom = min(round((row + 1) * t * ratio), self._parent.height_px)
-        return left, top, max(1, right - left), max(1, bottom - top)
+        return Box(left, top, max(1, right - left), max(1, bottom - top))
 
     def _from_parent(self, row: int, column: int) -> Pixels:
         t = self._encoded.tile_px
         width_px = min(t, self._size.width_px - column * t)
         height_px = min(t, self._size.height_px - row * t)
-        region = self._slide.read_region(self._level - 1, *self._box_in_parent(row, column))
+        region = self._slide.read_region(self._level - 1, self._box_in_parent(row, column))
         return np.asarray(cv2.resize(region, (width_px, height_px), interpolation=cv2.INTER_AREA), np.uint8)
 
     def _encode(self, pixels: Pixels) -> bytes:
@@ -119,9 +120,8 @@ class _EmptyParts:
         self._tile_px = 0 if isinstance(encoded, str) else encoded.tile_px
         self._is_there = None if isinstance(encoded, str) else encoded.byte_counts() > 0
 
-    def __call__(self, box: tuple[int, int, int, int]) -> bool:
+    def __call__(self, box: Box) -> bool:
         if self._is_there is None:
             return False
-        left, top, width, height = box
-        t = self._tile_px
-        return not self._is_there[top // t : -(-(top + height) // t), left // t : -(-(left + width) // t)].any()
+        rows, columns = box.cells(self._tile_px)
+        return not self._is_there[rows.start : rows.stop, columns.start : columns.stop].any()

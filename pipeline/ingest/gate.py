@@ -8,6 +8,7 @@ from contextlib import ExitStack
 import numpy as np
 import tifffile
 
+from pipeline.box import Box
 from pipeline.codecs.types import DecodeError, Pixels
 from pipeline.errors import CorruptTileError
 from pipeline.slides.openslide.reader import ReferenceDecoder, VendorSlide
@@ -93,10 +94,10 @@ class PassThroughGate:
     def _expected(self, level: int, encoded: EncodedLevel, row: int, column: int) -> tuple[Pixels, str]:
         t = encoded.tile_px
         size = self._slide.info.levels[level]
-        box = (column * t, row * t, min(t, size.width_px - column * t), min(t, size.height_px - row * t))
-        pixels = self._second.read(level, *box) if self._second else None
+        box = Box(column * t, row * t, t, t).within(size.width_px, size.height_px)
+        pixels = self._second.read(level, box) if self._second else None
         if pixels is None or self._second is None:
-            return self._slide.read_region(level, *box), _own_decoder(self._slide)
+            return self._slide.read_region(level, box), _own_decoder(self._slide)
         return pixels, self._second.name
 
 

@@ -6,19 +6,21 @@ import json
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from pipeline.config import IngestConfig
-from pipeline.errors import ChangedSourceError, LockedError, UnreadableError
+from pipeline.errors import ChangedSourceError, GemslideError, LockedError, UnreadableError
 from pipeline.files import new_folder, sha256_of_files
 from pipeline.ingest.gate import PassThroughGate
 from pipeline.ingest.label_in_image import refuse_label_in_image
 from pipeline.ingest.mpp import Mpp, resolve_mpp
 from pipeline.ingest.routes import plan_levels
 from pipeline.ingest.store_writer import StoreWriter
+from pipeline.jobs.key import Key, differences
 from pipeline.progress import Advance, no_bar
 from pipeline.project import Project, check_slide_id
 from pipeline.run_record import versions
@@ -152,23 +154,14 @@ def _check_complete(store: Path, attributes: SlideAttributes) -> None:
 def _finished(store: Path, source: Source, mpp: Mpp, config: IngestConfig, start: float) -> IngestReport:
     """Skip a store made from the same bytes with the same settings; refuse anything else."""
     reader = StoreReader(store)
-    try:
-        attributes = SlideAttributes.model_validate(reader.attributes)
-    except ValidationError as error:
-        raise UnreadableError(
-            f"{store}: its attributes are damaged ({error.error_count()} errors). Delete it and ingest again."
-        ) from error
-    if attributes.source.sha256 != source.sha256:
+    attributes = reader.attributes
+    changed = differences(_made_from(attributes), _key(source.sha256, mpp, config))
+    if "source_sha256" in changed:
         raise ChangedSourceError(
             f"slide {reader.slide_id}: the store {store} was made from other bytes (SHA-256 "
             f"{attributes.source.sha256[:12]}…, now {source.sha256[:12]}…). Give the slide another `slide_id`, "
             "or delete the store if the old file was wrong."
         )
-    changed = [
-        name
-        for name, is_same in (("mpp0", attributes.mpp0 == mpp.mpp0), ("ingest", _same_settings(attributes, config)))
-        if not is_same
-    ]
     if changed:
         raise ChangedSourceError(
             f"slide {reader.slide_id}: the store {store} was made with other settings ({', '.join(changed)}). "
@@ -180,9 +173,37 @@ def _finished(store: Path, source: Source, mpp: Mpp, config: IngestConfig, start
     return IngestReport(reader.slide_id, store, source.sha256, True, fraction, attributes.levels, seconds)
 
 
-def _same_settings(attributes: SlideAttributes, config: IngestConfig) -> bool:
-    """Keys that a store does not know yet had their default when it was made."""
+def ingest_key(request: IngestRequest, config: IngestConfig) -> Key:
+    """What the store of a slide depends on. Reads the whole file.
+
+    Raises:
+        GemslideError: the slide cannot be opened, or nobody says how large its pixels are.
+    """
+    slide_id = check_slide_id(request.slide_id, where=request.path.name)
+    with open_slide(request.path, request.series) as slide:
+        mpp = resolve_mpp(
+            slide.info, slide_id=slide_id, manifest_mpp=request.mpp_manifest, option_mpp=request.mpp_option
+        )
+        return _key(sha256_of_files(slide.files), mpp, config)
+
+
+def stored_key(store: Path) -> Key | None:
+    """What a store says it was made from; None where there is none, or one that is damaged or incomplete."""
     try:
-        return IngestConfig.model_validate(attributes.ingest.get("settings")) == config
-    except ValidationError:
-        return False
+        reader = StoreReader(store)
+        _check_complete(store, reader.attributes)
+    except GemslideError:
+        return None
+    return _made_from(reader.attributes)
+
+
+def _key(source_sha256: str, mpp: Mpp, config: IngestConfig) -> Key:
+    return {"source_sha256": source_sha256, "mpp0": mpp.mpp0, "ingest": config.model_dump(mode="json")}
+
+
+def _made_from(attributes: SlideAttributes) -> Key:
+    """Settings that a store does not know yet had their default when it was made."""
+    settings = attributes.ingest.get("settings")
+    with suppress(ValidationError):  # of another version: not these settings, whatever they are
+        settings = IngestConfig.model_validate(settings).model_dump(mode="json")
+    return {"source_sha256": attributes.source.sha256, "mpp0": attributes.mpp0, "ingest": settings}

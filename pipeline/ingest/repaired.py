@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pipeline.box import Box
 from pipeline.codecs.types import Pixels, Stream
 from pipeline.slides.slide import EncodedLevel, Slide
 from pipeline.store.chunks import decode_chunk
@@ -55,26 +57,25 @@ class RepairedSlide:
     def openslide_file(self) -> Path | None:
         return self._slide.openslide_file
 
-    def read_region(self, level: int, x_px: int, y_px: int, width_px: int, height_px: int) -> Pixels:
+    def read_region(self, level: int, box: Box) -> Pixels:
         repaired, size = self.levels.get(level), self.info.levels[level]
-        x0, y0 = max(x_px, 0), max(y_px, 0)
-        x1, y1 = min(x_px + width_px, size.width_px), min(y_px + height_px, size.height_px)
-        if repaired is None or x0 >= x1 or y0 >= y1:
-            return self._slide.read_region(level, x_px, y_px, width_px, height_px)
+        inside = box.within(size.width_px, size.height_px)
+        if repaired is None or inside.is_empty:
+            return self._slide.read_region(level, box)
         t = repaired.tile_px
-        tiles = [(r, c) for r in range(y0 // t, -(-y1 // t)) for c in range(x0 // t, -(-x1 // t))]
+        tiles = list(itertools.product(*inside.cells(t)))
         if not any(tile in repaired.repaired for tile in tiles):
-            return self._slide.read_region(level, x_px, y_px, width_px, height_px)
-        region = np.full((height_px, width_px, 3), FILL_VALUE, np.uint8)
+            return self._slide.read_region(level, box)
+        region = np.full((box.height_px, box.width_px, 3), FILL_VALUE, np.uint8)
         for row, column in tiles:  # one by one: the file's own tile may not even decode
-            left, top = max(x0, column * t), max(y0, row * t)
-            right, bottom = min(x1, (column + 1) * t), min(y1, (row + 1) * t)
+            left, top = max(inside.x_px, column * t), max(inside.y_px, row * t)
+            right, bottom = min(inside.right_px, (column + 1) * t), min(inside.bottom_px, (row + 1) * t)
             if (row, column) in repaired.repaired:
                 tile = repaired.pixels((row, column))
                 part = tile[top - row * t : bottom - row * t, left - column * t : right - column * t]
             else:
-                part = self._slide.read_region(level, left, top, right - left, bottom - top)
-            region[top - y_px : bottom - y_px, left - x_px : right - x_px] = part
+                part = self._slide.read_region(level, Box(left, top, right - left, bottom - top))
+            region[top - box.y_px : bottom - box.y_px, left - box.x_px : right - box.x_px] = part
         return region
 
     def encoded_level(self, level: int) -> EncodedLevel | str:

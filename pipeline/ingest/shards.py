@@ -6,23 +6,26 @@ was killed goes on with the shards that are not there.
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 import cv2
 import numpy as np
 
+from pipeline.box import Box
 from pipeline.codecs.images import encode_jpeg
 from pipeline.codecs.types import Pixels, Stream
 from pipeline.files import fsync_dir
 from pipeline.ingest.routes import LevelPlan
 from pipeline.progress import Advance
-from pipeline.slides.slide import paste
+from pipeline.slides.slide import EncodedLevel, Slide, paste
 from pipeline.store.array_reader import ArrayReader
 from pipeline.store.chunks import decode_chunk, encode_zstd
-from pipeline.store.layout import FILL_VALUE, ArraySpec
+from pipeline.store.layout import FILL_VALUE
 from pipeline.store.metadata import write_json
 from pipeline.store.shard import FileChecksum, sum_file, write_shard
 from pipeline.store.threads import CORES, parallel_for
@@ -31,6 +34,45 @@ COPIERS = 2 * CORES
 """Copying waits for the disk about half of the time."""
 MAX_WAITING = 2
 """Encoded shards in memory that wait for the disk while the next is being made."""
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One shard of a level to be written, by its row and column among the level's shards."""
+
+    level: int
+    plan: LevelPlan
+    row: int
+    column: int
+
+    @property
+    def box(self) -> Box:
+        """What it covers of the level, in the level's pixels."""
+        spec = self.plan.spec
+        side_px = spec.shard_chunks * spec.chunk_px
+        return Box(self.column * side_px, self.row * side_px, side_px, side_px).within(spec.width_px, spec.height_px)
+
+    @property
+    def key(self) -> str:
+        """Its file, below the image."""
+        return f"{self.plan.about.path}/{self.plan.spec.shard_key(self.row, self.column)}"
+
+    def white(self) -> Pixels:
+        """Its part of the level before anything is written there."""
+        return np.full((self.box.height_px, self.box.width_px, 3), FILL_VALUE, np.uint8)
+
+    def quarters(self, parent: LevelPlan) -> Iterator[tuple[int, int, Shard]]:
+        """Row and column (0 or 1) and shard of the up to four shards of the level before that it is built from."""
+        for down, right in ((0, 0), (0, 1), (1, 0), (1, 1)):
+            row, column = 2 * self.row + down, 2 * self.column + right
+            if row < parent.spec.shard_rows and column < parent.spec.shard_columns:
+                yield down, right, Shard(self.level - 1, parent, row, column)
+
+
+def shards_of(level: int, plan: LevelPlan) -> Iterator[Shard]:
+    """All shards of a level, row by row."""
+    spec = plan.spec
+    return (Shard(level, plan, row, column) for row in range(spec.shard_rows) for column in range(spec.shard_columns))
 
 
 class LevelsWriter:
@@ -55,7 +97,7 @@ class LevelsWriter:
         plan = self._plans[index]
         if plan.encoded is None:
             return []
-        return [pool.submit(self._copy_alone, index, row, column) for row, column in _shards(plan.spec)]
+        return [pool.submit(self._copy_alone, shard) for shard in shards_of(index, plan)]
 
     def write_encoded(self, index: int) -> None:
         """Write a level that is decoded, or built with all that it is built from.
@@ -63,8 +105,8 @@ class LevelsWriter:
         Depth first, so that one shard per level is in memory.
         """
         try:
-            for row, column in _shards(self._plans[index].spec):
-                self._finish(index, row, column, want=False)
+            for shard in shards_of(index, self._plans[index]):
+                self._finish(shard, want=False)
             while self._waiting:
                 self._waiting.popleft().result()
         finally:
@@ -74,93 +116,69 @@ class LevelsWriter:
         """End the thread that writes; what still waits is not written."""
         self._writer.shutdown(cancel_futures=True)
 
-    def _copy_alone(self, index: int, row: int, column: int) -> None:
-        self._finish(index, row, column, want=False)
+    def _copy_alone(self, shard: Shard) -> None:
+        self._finish(shard, want=False)
 
-    def _path(self, index: int, row: int, column: int) -> Path:
-        plan = self._plans[index]
-        return self._dir / plan.about.path / plan.spec.shard_key(row, column)
-
-    def _finish(self, index: int, row: int, column: int, *, want: bool) -> Pixels | None:
+    def _finish(self, shard: Shard, *, want: bool) -> Pixels | None:
         """See that a shard is on the disk. Its pixels if they are wanted; None where all is white.
 
         A shard that is there has its parents there, too: it was written after them.
         """
-        path, plan = self._path(index, row, column), self._plans[index]
-        if path.exists():
-            block = self._stored(index, row, column) if want else None
+        plan = shard.plan
+        if (self._dir / shard.key).exists():
+            block = self._stored(shard) if want else None
         elif plan.encoded is not None:
-            block = self._copy(index, row, column, want=want)
+            block = self._copy(shard, plan.encoded, want=want)
         elif plan.decoder is not None:
-            block = self._encode_block(index, row, column, self._decoded_part(index, row, column), want=want)
+            block = self._encode_block(shard, _decoded_part(shard, plan.decoder), want=want)
         else:
-            block = self._build(index, row, column)
+            block = self._build(shard)
         self._advance(1)
         return block
 
     # --- pass-through ----------------------------------------------------------------------------
 
-    def _copy(self, index: int, row: int, column: int, *, want: bool) -> Pixels | None:
-        plan = self._plans[index]
+    def _copy(self, shard: Shard, encoded: EncodedLevel, *, want: bool) -> Pixels | None:
         if not want:
-            self._write(index, row, column, _copied(plan, row, column))
+            self._write(shard, _copied(shard, encoded))
             return None
-        chunks = list(_copied(plan, row, column))
-        self._write(index, row, column, chunks)
+        chunks = list(_copied(shard, encoded))
+        self._write(shard, chunks)
         if not any(chunks):
             return None
-        n, codec, t = plan.spec.shard_chunks, plan.spec.codec, plan.spec.chunk_px
-        block = self._white(index, row, column)
+        spec, block = shard.plan.spec, shard.white()
+        n, t = spec.shard_chunks, spec.chunk_px
 
         def place(at: int) -> None:
             if chunks[at]:
-                paste(block, decode_chunk(codec, b"".join(chunks[at]), t), at % n * t, at // n * t)
+                paste(block, decode_chunk(spec.codec, b"".join(chunks[at]), t), at % n * t, at // n * t)
 
         parallel_for(place, ((at,) for at in range(n * n)), CORES)
         return block
 
     # --- decode and build ------------------------------------------------------------------------
 
-    def _decoded_part(self, index: int, row: int, column: int) -> Callable[[int, int], Pixels]:
-        plan = self._plans[index]
-        assert plan.decoder is not None
-        decoder, t, shard_px = plan.decoder, plan.spec.chunk_px, plan.spec.shard_chunks * plan.spec.chunk_px
-        height, width = self._shape(index, row, column)
-
-        def read(top: int, left: int) -> Pixels:
-            x_px, y_px = column * shard_px + left, row * shard_px + top
-            return decoder.read_region(index, x_px, y_px, min(t, width - left), min(t, height - top))
-
-        return read
-
-    def _build(self, index: int, row: int, column: int) -> Pixels | None:
+    def _build(self, shard: Shard) -> Pixels | None:
         """Halve up to four shards of the level before."""
-        before = self._plans[index - 1].spec
-        half = before.shard_chunks * before.chunk_px // 2
-        block, is_white = self._white(index, row, column), True
-        for down, right in ((0, 0), (0, 1), (1, 0), (1, 1)):
-            at = 2 * row + down, 2 * column + right
-            if at[0] < before.shard_rows and at[1] < before.shard_columns:
-                parent = self._finish(index - 1, *at, want=True)
-                if parent is not None:
-                    paste(block, halve(parent), right * half, down * half)
-                    is_white = False
+        parent_plan = self._plans[shard.level - 1]
+        half_px = parent_plan.spec.shard_chunks * parent_plan.spec.chunk_px // 2
+        block, is_white = shard.white(), True
+        for down, right, quarter in shard.quarters(parent_plan):
+            parent = self._finish(quarter, want=True)
+            if parent is not None:
+                paste(block, halve(parent), right * half_px, down * half_px)
+                is_white = False
         if is_white:
             return None
-        t = self._plans[index].spec.chunk_px
-        return self._encode_block(
-            index, row, column, lambda top, left: block[top : top + t, left : left + t], want=True
-        )
+        t = shard.plan.spec.chunk_px
+        return self._encode_block(shard, lambda top, left: block[top : top + t, left : left + t], want=True)
 
-    def _encode_block(
-        self, index: int, row: int, column: int, part: Callable[[int, int], Pixels], *, want: bool
-    ) -> Pixels | None:
+    def _encode_block(self, shard: Shard, part: Callable[[int, int], Pixels], *, want: bool) -> Pixels | None:
         """Encode a shard's chunks in threads and write it."""
-        plan = self._plans[index]
+        plan, box = shard.plan, shard.box
         n, t = plan.spec.shard_chunks, plan.spec.chunk_px
-        height, width = self._shape(index, row, column)
         chunks: list[Stream] = [()] * (n * n)
-        block = self._white(index, row, column) if want else None
+        block = shard.white() if want else None
 
         def encode(chunk_row: int, chunk_column: int) -> None:
             top, left = chunk_row * t, chunk_column * t
@@ -169,38 +187,27 @@ class LevelsWriter:
             if block is not None:
                 paste(block, pixels, left, top)
 
-        parallel_for(encode, ((r, c) for r in range(-(-height // t)) for c in range(-(-width // t))), CORES)
-        self._waiting.append(self._writer.submit(self._write, index, row, column, chunks))
+        rows, columns = range(-(-box.height_px // t)), range(-(-box.width_px // t))
+        parallel_for(encode, itertools.product(rows, columns), CORES)
+        self._waiting.append(self._writer.submit(self._write, shard, chunks))
         while len(self._waiting) > MAX_WAITING:
             self._waiting.popleft().result()
         return block if any(chunks) else None
 
-    def _stored(self, index: int, row: int, column: int) -> Pixels:
-        spec = self._plans[index].spec
-        shard_px = spec.shard_chunks * spec.chunk_px
-        height, width = self._shape(index, row, column)
-        reader = ArrayReader(self._dir / self._plans[index].about.path, spec)
-        return reader.read_region(column * shard_px, row * shard_px, width, height, threads=CORES)
+    def _stored(self, shard: Shard) -> Pixels:
+        reader = ArrayReader(self._dir / shard.plan.about.path, shard.plan.spec)
+        return reader.read_region(shard.box, threads=CORES)
 
-    def _shape(self, index: int, row: int, column: int) -> tuple[int, int]:
-        """Height and width of a shard's part of the level."""
-        spec = self._plans[index].spec
-        shard_px = spec.shard_chunks * spec.chunk_px
-        return min(shard_px, spec.height_px - row * shard_px), min(shard_px, spec.width_px - column * shard_px)
-
-    def _white(self, index: int, row: int, column: int) -> Pixels:
-        return np.full((*self._shape(index, row, column), 3), FILL_VALUE, np.uint8)
-
-    def _write(self, index: int, row: int, column: int, chunks: Iterable[Stream]) -> None:
-        path = self._path(index, row, column)
-        if self._plans[index].is_built:
+    def _write(self, shard: Shard, chunks: Iterable[Stream]) -> None:
+        if shard.plan.is_built:
             # The names of those it was built from must outlive a power cut if its own does.
-            for before in {self._path(index - 1, at, 0).parent for at in (2 * row, 2 * row + 1)}:
-                if before.is_dir():
-                    fsync_dir(before)
-        written = write_shard(path, chunks)
+            parents = shard.quarters(self._plans[shard.level - 1])
+            for folder in {(self._dir / quarter.key).parent for _, _, quarter in parents}:
+                if folder.is_dir():
+                    fsync_dir(folder)
+        written = write_shard(self._dir / shard.key, chunks)
         if written is not None:
-            self.sums[str(path.relative_to(self._dir))] = written
+            self.sums[shard.key] = written
 
     def all_sums(self) -> dict[str, FileChecksum]:
         """Length and checksum of every shard, also of those that an earlier run wrote; by path below the image."""
@@ -213,19 +220,23 @@ class LevelsWriter:
         return found
 
 
-def _shards(spec: ArraySpec) -> Iterator[tuple[int, int]]:
-    return ((row, column) for row in range(spec.shard_rows) for column in range(spec.shard_columns))
+def _decoded_part(shard: Shard, decoder: Slide) -> Callable[[int, int], Pixels]:
+    """Reads a chunk by its corner in the shard."""
+    box, t = shard.box, shard.plan.spec.chunk_px
+
+    def read(top: int, left: int) -> Pixels:
+        size_wh = min(t, box.width_px - left), min(t, box.height_px - top)
+        return decoder.read_region(shard.level, Box(box.x_px + left, box.y_px + top, *size_wh))
+
+    return read
 
 
-def _copied(plan: LevelPlan, shard_row: int, shard_column: int) -> Iterator[Stream]:
+def _copied(shard: Shard, encoded: EncodedLevel) -> Iterator[Stream]:
     """A shard's chunks in C order, read a row of tiles at a time; () outside the grid."""
-    assert plan.encoded is not None
-    n, spec = plan.spec.shard_chunks, plan.spec
-    columns = range(shard_column * n, min(spec.columns, shard_column * n + n))
-    rows = range(shard_row * n, min(spec.rows, shard_row * n + n))
+    n, (rows, columns) = shard.plan.spec.shard_chunks, shard.box.cells(shard.plan.spec.chunk_px)
     beside: list[Stream] = [()] * (n - len(columns))
     for row in rows:
-        yield from plan.encoded.streams(row, columns)
+        yield from encoded.streams(row, columns)
         yield from beside
     yield from [()] * (n * (n - len(rows)))
 

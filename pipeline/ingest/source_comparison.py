@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from pipeline.box import Box
 from pipeline.errors import ChangedSourceError, DamagedStoreError
 from pipeline.files import sha256_of_files
 from pipeline.ingest.shards import halve
@@ -14,13 +15,13 @@ from pipeline.slides.openslide.reader import VendorSlide
 from pipeline.slides.registry import open_slide
 from pipeline.slides.slide import Slide
 from pipeline.store.integrity import WITH_CHUNK_CHECKSUMS, WITH_LIST, find_damage, find_overlay_damage, sampled
-from pipeline.store.metadata import Level, SlideAttributes
+from pipeline.store.metadata import Level
 from pipeline.store.reader import StoreReader
 from pipeline.store.threads import CORES
 
 MAX_SHOWN = 5
 REPLACE_OVERLAY = (
-    "The slide itself is whole. Make damaged predictions again with `gemslide infer`, scores with `gemslide quality`."
+    "The slide itself is whole. Make damaged predictions again with `gemslide infer`, scores with `gemslide qc`."
 )
 
 
@@ -52,7 +53,7 @@ def verify_store(
     found = find_overlay_damage(store)
     if found:
         raise DamagedStoreError(f"{store}: {_first(found)}. {REPLACE_OVERLAY}")
-    version = int(StoreReader(store).attributes["contract_version"])
+    version = StoreReader(store).attributes.contract_version
     is_every = every_chunk or version < WITH_LIST
     decoded = "every chunk decoded" if is_every else f"{sample_chunks} chunks per level decoded"
     checked = decoded if version < WITH_LIST else f"all files as written, {decoded}"
@@ -73,7 +74,7 @@ def _without_checksums(version: int) -> str:
 
 
 def _differences(reader: StoreReader, source: Path, series: str | None, sample_chunks: int) -> list[str]:
-    attributes = SlideAttributes.model_validate(reader.attributes)
+    attributes = reader.attributes
     with ExitStack() as opened:
         slide = opened.enter_context(open_slide(source, series))
         sha256 = sha256_of_files(slide.files)
@@ -105,8 +106,8 @@ def _unlike_source(reader: StoreReader, level: int, about: Level, slide: Slide, 
     for row, column in sampled(array.array.spec, sample_chunks):
         if (row, column) in about.rebuilt:
             continue
-        box = column * t, row * t, min(t, array.width_px - column * t), min(t, array.height_px - row * t)
-        if not np.array_equal(reader.read_region(level, *box), slide.read_region(level, *box)):
+        box = Box(column * t, row * t, t, t).within(array.width_px, array.height_px)
+        if not np.array_equal(reader.read_region(level, box), slide.read_region(level, box)):
             found.append(f"level {level}: pixels of the chunk in row {row}, column {column} are not the source's")
     return found
 
@@ -118,13 +119,8 @@ def _built_wrongly(reader: StoreReader, level: int, about: Level, sample_chunks:
     array, parent, found = reader.levels[level], reader.levels[level - 1], []
     t = array.chunk_px
     for row, column in sampled(array.array.spec, sample_chunks):
-        x_px, y_px = column * t, row * t
-        width_px, height_px = min(t, array.width_px - x_px), min(t, array.height_px - y_px)
-        taken_w, taken_h = (
-            min(2 * width_px, parent.width_px - 2 * x_px),
-            min(2 * height_px, parent.height_px - 2 * y_px),
-        )
-        expected = halve(reader.read_region(level - 1, 2 * x_px, 2 * y_px, taken_w, taken_h))
-        if not np.array_equal(reader.read_region(level, x_px, y_px, width_px, height_px), expected):
+        box = Box(column * t, row * t, t, t).within(array.width_px, array.height_px)
+        taken = Box(*(2 * number for number in box)).within(parent.width_px, parent.height_px)
+        if not np.array_equal(reader.read_region(level, box), halve(reader.read_region(level - 1, taken))):
             found.append(f"level {level}: the chunk in row {row}, column {column} is not the mean of level {level - 1}")
     return found

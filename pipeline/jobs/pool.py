@@ -1,87 +1,118 @@
-"""Many slides at a time, each in a process of its own: a decoder that crashes takes one slide with it, not the run."""
+"""Processes that work for this one: a decoder that crashes costs the piece of work it was at, not the run."""
 
 from __future__ import annotations
 
 import multiprocessing
 import threading
-from collections.abc import Callable, Sequence
+import traceback
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
+from typing import Any, Generic, TypeVar
 
-from pipeline.config import IngestConfig
-from pipeline.errors import GemslideError, UnreadableError
-from pipeline.ingest.ingest import IngestReport, IngestRequest, ingest_slide
 from pipeline.jobs.worker_process import begin_worker
-from pipeline.project import Project
+from training.foundation.errors import GemslideError
 
-Result = IngestReport | GemslideError
+Task = TypeVar("Task")
+Result = TypeVar("Result")
 
 
-def ingest_many(
-    requests: Sequence[IngestRequest],
-    project: Project,
-    config: IngestConfig,
-    *,
-    workers: int,
-    done: Callable[[IngestRequest, Result], None],
-) -> None:
-    """Ingest slides, `workers` at a time; what is wrong with one does not stop the others.
+class WorkerCrashedError(Exception):
+    """The process that was at a piece of work is gone; without words for people, who must know what it was at."""
 
-    When this process is interrupted or dies, those that read slides end at once; another run goes on where they were.
+    def __init__(self, exit_code: int | None) -> None:
+        super().__init__(exit_code)
+        self.exit_code = exit_code
+
+    def __str__(self) -> str:
+        return "crashed or was ended" + ("" if self.exit_code is None else f" (exit code {self.exit_code})")
+
+
+class Pool(Generic[Task, Result]):
+    """Does pieces of work in processes of their own, which are started when they are needed.
+
+    When this process is interrupted or dies, they end at once. Use as a context manager.
 
     Args:
-        done: called in this thread for every slide as it ends, with what became of it.
+        work: a function of a module; it is called with each task.
+        workers: processes.
     """
-    processes = [_Process() for _ in range(workers)]
-    idle: SimpleQueue[_Process] = SimpleQueue()
-    for process in processes:
-        idle.put(process)
 
-    def one(request: IngestRequest) -> Result:
-        process = idle.get()
-        try:
-            return process.ingest(request, project, config)
-        finally:
-            idle.put(process)
+    def __init__(self, work: Callable[[Task], Result], workers: int) -> None:
+        self._processes = [_Process(work) for _ in range(workers)]
+        self._idle: SimpleQueue[_Process] = SimpleQueue()
+        for process in self._processes:
+            self._idle.put(process)
+        self._threads = ThreadPoolExecutor(workers)
 
-    with ThreadPoolExecutor(workers) as threads:
+    def as_completed(self, tasks: Sequence[Task]) -> Iterator[tuple[Task, Result | Exception]]:
+        """Every task as it ends, with its result; or with the GemslideError or WorkerCrashedError that ended it.
+
+        Any other error is a bug of ours, and is raised here.
+        """
+        pending = {self._threads.submit(self._one, task): task for task in tasks}
+        for future in as_completed(pending):
+            yield pending[future], self._ended(future.result)
+
+    def in_order(self, tasks: Sequence[Task]) -> Iterator[Result | Exception]:
+        """As `as_completed`, in the order of the tasks."""
+        for future in [self._threads.submit(self._one, task) for task in tasks]:
+            yield self._ended(future.result)
+
+    @staticmethod
+    def _ended(result: Callable[[], Result]) -> Result | Exception:
         try:
-            pending = {threads.submit(one, request): request for request in requests}
-            for future in as_completed(pending):
-                done(pending[future], future.result())
+            return result()
+        except (GemslideError, WorkerCrashedError) as error:
+            return error
+
+    def _one(self, task: Task) -> Result:
+        process = self._idle.get()
+        try:
+            result: Result = process.do(task)
+            return result
         finally:
-            threads.shutdown(wait=False, cancel_futures=True)
-            for process in processes:
-                process.end()
+            self._idle.put(process)
+
+    def __enter__(self) -> Pool[Task, Result]:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        for process in self._processes:
+            process.end()
 
 
 class _Process:
-    """Ingests one slide after the other in a process that is started when it is needed."""
+    """One process, and the end of a pipe to it."""
 
-    def __init__(self) -> None:
+    def __init__(self, work: Callable[[Any], Any]) -> None:
+        self._work = work
         self._lock = threading.Lock()
         self._has_ended = False
         self._process: multiprocessing.process.BaseProcess | None = None
         self._connection: Connection | None = None
 
-    def ingest(self, request: IngestRequest, project: Project, config: IngestConfig) -> Result:
-        """The report or the error; an error of its own when the process crashed."""
+    def do(self, task: Any) -> Any:
+        """The result of one task; what it raised is raised here.
+
+        Raises:
+            WorkerCrashedError: the process is gone. The next task starts another.
+        """
         try:
             connection = self._connected()
-            connection.send((request, project, config))
-            result: Result = connection.recv()
-            return result
-        except (EOFError, OSError):
+            connection.send(task)
+            result, error = connection.recv()
+        except (EOFError, OSError) as gone:
             with self._lock:
                 crashed, self._process = self._process, None
             if crashed:
                 crashed.join()
-            return UnreadableError(
-                f"slide {request.slide_id}: the process that read {request.path.name} crashed or was ended"
-                f"{'' if crashed is None else f' (exit code {crashed.exitcode})'}. "
-                "If memory ran out, use fewer --workers; else the file is damaged: try it alone."
-            )
+            raise WorkerCrashedError(crashed.exitcode if crashed else None) from gone
+        if error is not None:
+            raise error
+        return result
 
     def end(self) -> None:
         """End the process now, whatever it does; what it wrote serves the next run."""
@@ -99,23 +130,29 @@ class _Process:
                 # Spawned, not forked: this process has threads.
                 context = multiprocessing.get_context("spawn")
                 self._connection, theirs = context.Pipe()
-                self._process = context.Process(target=_serve, args=(theirs,), daemon=True)
+                self._process = context.Process(target=_serve, args=(theirs, self._work), daemon=True)
                 self._process.start()
                 theirs.close()
             return self._connection
 
 
-def _serve(connection: Connection) -> None:
-    """Ingest what is asked for until nobody asks any more."""
+def _serve(connection: Connection, work: Callable[[Any], Any]) -> None:
+    """Do what is asked for until nobody asks any more."""
     begin_worker()
     while True:
         try:
-            request, project, config = connection.recv()
+            task = connection.recv()
         except EOFError:
             return
-        result: Result
-        try:
-            result = ingest_slide(request, project, config)
-        except GemslideError as error:
-            result = error
-        connection.send(result)
+        connection.send(_outcome(work, task))
+
+
+def _outcome(work: Callable[[Any], Any], task: Any) -> tuple[Any, Exception | None]:
+    """What the work gave or raised. A bug of ours goes to the parent as well, with the traceback as its note."""
+    try:
+        return work(task), None
+    except GemslideError as error:
+        return None, error
+    except Exception as error:  # noqa: BLE001 - raised again by the parent
+        error.add_note("".join(traceback.format_exception(error)))
+        return None, error

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from pipeline.config import QualityConfig
 from pipeline.errors import NoTissueError
+from pipeline.jobs.key import is_finished
 from pipeline.progress import Advance, no_bar
 from pipeline.project import Project
 from pipeline.qc.artefacts import find_artefacts
@@ -21,7 +22,7 @@ from pipeline.qc.stain import fit_stain
 from pipeline.qc.thumbnail import write_thumbnail
 from pipeline.run_record import versions
 from pipeline.store.labels import read_tissue
-from pipeline.store.qc_scores import SCORE_NAMES, Quality, finished_quality, read_quality, write_quality
+from pipeline.store.qc_scores import SCORE_NAMES, Quality, read_quality, stored_summary, write_quality
 from pipeline.store.reader import StoreReader
 
 COARSEST_FOR_FOCUS_MPP = 2.5
@@ -56,15 +57,11 @@ def check_quality(
     start = time.perf_counter()
     reader = StoreReader(project.store_path(slide_id))
     image = project.quality_dir(slide_id) / "quality.png"
-    made_from = {
-        "source_sha256": reader.source_sha256,
-        "settings": config.model_dump(mode="json"),
-        "method": METHOD_VERSION,
-    }
-    summary = finished_quality(reader, made_from)
-    skipped = summary is not None
-    if summary is None:
-        summary = _check(reader, config, made_from, image, advance)
+    key = qc_key(reader, config)
+    summary = stored_summary(reader)
+    skipped = summary is not None and is_finished(summary["made_from"], key)
+    if summary is None or not skipped:
+        summary = _check(reader, config, key, image, advance)
     elif not image.exists():
         quality = read_quality(reader.path)
         assert quality is not None
@@ -83,8 +80,17 @@ def check_quality(
     )
 
 
+def qc_key(reader: StoreReader, config: QualityConfig) -> dict[str, Any]:
+    """What a slide's scores depend on."""
+    return {
+        "source_sha256": reader.source_sha256,
+        "settings": config.model_dump(mode="json"),
+        "method": METHOD_VERSION,
+    }
+
+
 def _check(
-    reader: StoreReader, config: QualityConfig, made_from: dict[str, Any], image: Path, advance: Advance
+    reader: StoreReader, config: QualityConfig, key: dict[str, Any], image: Path, advance: Advance
 ) -> dict[str, Any]:
     grid = quality_grid(reader.size_wh_px0, reader.mpp0, config)
     mask_yx, mask_mpp = read_tissue(reader.path)
@@ -104,8 +110,8 @@ def _check(
     sample = scan.sample[clean[scan.sample_at]]
     stain = {**fit_stain(sample, config.stain), "mpp": grid.mpp, "versions": versions()}
     summary = {**summarise(scores_cyx, config, grid.mpp), "cell_px0": grid.cell_px0, "mpp": grid.mpp}
-    summary |= {"made_from": made_from, "versions": versions()}
-    attributes = {"made_from": made_from, "thresholds": {n: config.limit(n).threshold for n in SCORE_NAMES}}
+    summary |= {"made_from": key, "versions": versions()}
+    attributes = {"made_from": key, "thresholds": {n: config.limit(n).threshold for n in SCORE_NAMES}}
     quality = Quality(SCORE_NAMES, scores_cyx.astype(np.float16), grid.cell_px0, attributes)
     write_thumbnail(image, reader, quality, summary)
     write_quality(reader.path, quality, mpp0=reader.mpp0, summary=summary, stain=stain)

@@ -9,6 +9,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from pipeline.box import Box
 from pipeline.codecs.types import Pixels, Stream, StreamCodec
 
 
@@ -38,8 +39,8 @@ class SlideInfo:
     scanner_model: str | None = None
     icc: bytes | None = None
     associated: tuple[str, ...] = ()
-    bounds_px0: tuple[int, int, int, int] | None = None
-    """x, y, width, height of what was scanned, where the level-0 frame is larger; white outside."""
+    bounds_px0: Box | None = None
+    """What was scanned, where the level-0 frame is larger; white outside."""
     label_in_image: str | None = None
     """How the file says that the slide's label, or other text that can name a person, is among its pixels."""
 
@@ -76,8 +77,8 @@ class Slide(Protocol):
     def openslide_file(self) -> Path | None:
         """The file by which OpenSlide reads the same slide in the right colours; None where it cannot."""
 
-    def read_region(self, level: int, x_px: int, y_px: int, width_px: int, height_px: int) -> Pixels:
-        """Pixels of a level, origin and size in that level's own pixels; white outside.
+    def read_region(self, level: int, box: Box) -> Pixels:
+        """A box of a level's own pixels, uint8 (box.height_px, box.width_px, 3); white outside.
 
         Raises:
             CorruptTileError: a tile cannot be decoded.

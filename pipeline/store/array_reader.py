@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import cv2
 import numpy as np
 
+from pipeline.box import Box
 from pipeline.codecs.types import DecodeError, Pixels
 from pipeline.errors import CorruptTileError, UnreadableError
 from pipeline.store.chunks import decode_chunk
@@ -20,9 +21,6 @@ from pipeline.store.layout import FILL_VALUE, ArraySpec
 from pipeline.store.shard import MISSING, read_index, without_checksum
 from pipeline.store.threads import parallel_for
 from training.foundation.reading import open_regular, read_json_file
-
-"""uint8 of shape (height, width, 3), RGB."""
-
 
 _READERS = itertools.count()
 """Numbers of the readers: a new reader never sees the shards that an old one of the same path had open."""
@@ -215,38 +213,35 @@ class ArrayReader:
     def _corrupt(self, row: int, column: int, why: object) -> CorruptTileError:
         return CorruptTileError(f"{self.path}: chunk in row {row}, column {column}: {why}. {INGEST_AGAIN}")
 
-    def read_region(
-        self, x_px: int, y_px: int, width_px: int, height_px: int, *, threads: int = 1, out: Pixels | None = None
-    ) -> Pixels:
-        """Pixels of the level, uint8 (height_px, width_px, 3); white outside it.
+    def read_region(self, box: Box, *, threads: int = 1, out: Pixels | None = None) -> Pixels:
+        """Pixels of the level, uint8 (box.height_px, box.width_px, 3); white outside it.
 
         Args:
             threads: chunks decoded at a time.
-            out: memory to fill instead of new memory, uint8 (height_px, width_px, 3).
+            out: memory to fill instead of new memory, of that shape.
         """
         spec, t = self.spec, self.spec.chunk_px
-        region = np.empty((height_px, width_px, 3), np.uint8) if out is None else out
-        x0, y0 = max(x_px, 0), max(y_px, 0)
-        x1, y1 = min(x_px + width_px, spec.width_px), min(y_px + height_px, spec.height_px)
-        if (x1 - x0, y1 - y0) != (width_px, height_px):
+        region = np.empty((box.height_px, box.width_px, 3), np.uint8) if out is None else out
+        inside = box.within(spec.width_px, spec.height_px)
+        if inside.size_wh_px != box.size_wh_px:
             region[...] = FILL_VALUE
-        if x0 >= x1 or y0 >= y1:
+        if inside.is_empty:
             return region
 
         def paste(row: int, first: int, end: int) -> None:
             """Decode neighbouring chunks of one row into their place."""
-            top, bottom = max(y0, row * t), min(y1, (row + 1) * t)
-            band = region[top - y_px : bottom - y_px]
+            top, bottom = max(inside.y_px, row * t), min(inside.bottom_px, (row + 1) * t)
+            band = region[top - box.y_px : bottom - box.y_px]
             for column, data in zip(range(first, end), self._chunks(row, range(first, end)), strict=True):
-                left, right = max(x0, column * t), min(x1, (column + 1) * t)
-                part = band[:, left - x_px : right - x_px]
+                left, right = max(inside.x_px, column * t), min(inside.right_px, (column + 1) * t)
+                part = band[:, left - box.x_px : right - box.x_px]
                 if data is None:
                     part[...] = FILL_VALUE
                 else:
                     chunk = self._decoded(data, row, column, out=_scratch(t))
                     part[...] = chunk[top - row * t : bottom - row * t, left - column * t : right - column * t]
 
-        rows, columns = range(y0 // t, -(-y1 // t)), range(x0 // t, -(-x1 // t))
+        rows, columns = inside.cells(t)
         step = -(-len(columns) // threads)
         starts = range(columns.start, columns.stop, step)
         runs = ((row, first, min(first + step, columns.stop)) for row in rows for first in starts)
@@ -261,7 +256,7 @@ class ArrayReader:
         """
         shrink = max(1, int(min(self.spec.width_px / width_px, self.spec.height_px / height_px)))
         if shrink == 1:
-            reduced = self.read_region(0, 0, self.spec.width_px, self.spec.height_px)
+            reduced = self.read_region(Box(0, 0, self.spec.width_px, self.spec.height_px))
         else:
             band_px = max(1, self.spec.chunk_px // shrink) * shrink
             starts = range(0, self.spec.height_px, band_px)
@@ -279,7 +274,7 @@ class ArrayReader:
         return np.concatenate([self._reduced_part(x, y_px, part_px, height_px, shrink) for x in starts], axis=1)
 
     def _reduced_part(self, x_px: int, y_px: int, width_px: int, height_px: int, shrink: int) -> Pixels:
-        part = self.read_region(x_px, y_px, min(width_px, self.spec.width_px - x_px), height_px)
+        part = self.read_region(Box(x_px, y_px, min(width_px, self.spec.width_px - x_px), height_px))
         padded = np.pad(part, ((0, -height_px % shrink), (0, -part.shape[1] % shrink), (0, 0)), mode="edge")
         size_wh = padded.shape[1] // shrink, padded.shape[0] // shrink
         return np.asarray(cv2.resize(padded, size_wh, interpolation=cv2.INTER_AREA), np.uint8)

@@ -45,7 +45,7 @@ def find_damage(store: Path, *, sample_chunks: int, every_chunk: bool = False, t
         if not is_store(store):
             raise
         return [str(error)]
-    attributes = SlideAttributes.model_validate(reader.attributes)
+    attributes = reader.attributes
     every_chunk = every_chunk or attributes.contract_version < WITH_LIST
     found = [*_structure(store, reader, attributes), *_files(store, attributes, threads)]
     for name, array in arrays.items():

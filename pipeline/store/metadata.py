@@ -9,6 +9,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from pipeline.box import Box
 from pipeline.files import write_text_atomic
 from pipeline.store.layout import CONTRACT_VERSION
 from pipeline.units import MAX_MPP, MIN_MPP
@@ -24,7 +25,7 @@ class _Strict(BaseModel):
 
 
 Word = Annotated[str, Field(max_length=1000)]
-PositionPx0 = Annotated[int, Field(ge=0, le=2**31)]
+MAX_PX0 = 2**31
 Position = tuple[Annotated[int, Field(ge=0)], Annotated[int, Field(ge=0)]]
 
 
@@ -73,12 +74,19 @@ class SlideAttributes(_Strict):
     icc: str | None = Field(None, max_length=MAX_ICC_BASE64)
     objective_power: float | None = None
     scanner_model: Word | None = None
-    bounds_px0: tuple[PositionPx0, PositionPx0, PositionPx0, PositionPx0] | None = None
-    """Left, top, width, height of what was scanned, where the scanner says so."""
+    bounds_px0: Box | None = None
+    """What was scanned, where the scanner says so."""
     mpp_source: Word
     stain: dict[str, Any] | None = None
     qc: dict[str, Any] | None = None
     ingest: dict[str, Any]
+
+    @field_validator("bounds_px0")
+    @classmethod
+    def bounds_are_positions(cls, bounds_px0: Box | None) -> Box | None:
+        if bounds_px0 is not None and not all(0 <= number <= MAX_PX0 for number in bounds_px0):
+            raise ValueError(f"bounds_px0 {tuple(bounds_px0)}: numbers from 0 to {MAX_PX0}")
+        return bounds_px0
 
     @field_validator("stain")
     @classmethod

@@ -120,7 +120,7 @@ def read_predictions(store: Path, model_id: str) -> Predictions:
         raise _unreadable(path, first_finding(error)) from error
     except (UnreadableError, OSError, KeyError, TypeError, ValueError) as error:
         raise _unreadable(path, f"{type(error).__name__}: {error}") from error
-    source = read_root(store)[0].source.sha256
+    source = read_root(store).source.sha256
     made_of = said.made_from.get("source_sha256", source)
     if (said.model_id, made_of) != (model_id, source):
         raise WrongSlideError(

@@ -20,7 +20,7 @@ from pipeline.store.reader import StoreReader
 QUALITY = "quality"
 SCORE_NAMES = QC_SCORES
 _SUMMARY_KEYS = {"verdict", "reasons", "scores"}
-CHECK = "Run `gemslide quality` on the slide."
+CHECK = "Run `gemslide qc` on the slide."
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def write_quality(
     """Put scores, summary and stain into the store, replacing older ones.
 
     The scores appear whole or not at all; the root's attribute is rewritten after them, in one rename, and says the
-    same `made_from`, so that a run cut short between the two is noticed by `finished_quality`.
+    same `made_from`, so that a run cut short between the two is noticed by `stored_summary`.
     """
     spacing = quality.cell_px0 * mpp0
     attributes = {
@@ -89,17 +89,17 @@ def read_quality(store: Path) -> Quality | None:
     return quality
 
 
-def finished_quality(reader: StoreReader, made_from: dict[str, Any]) -> dict[str, Any] | None:
-    """The summary of a finished check with the same settings of the same bytes; None if there is none."""
-    summary = reader.attributes.get("qc")
+def stored_summary(reader: StoreReader) -> dict[str, Any] | None:
+    """The summary of a finished check, with what it was `made_from`; None where there is none, or damaged scores."""
+    summary = reader.attributes.qc
     try:
         quality = read_quality(reader.path)
     except UnreadableError:  # damaged: check again and replace it
         return None
-    if quality is None or not isinstance(summary, dict) or not summary.keys() >= _SUMMARY_KEYS:
+    if quality is None or summary is None or not summary.keys() >= _SUMMARY_KEYS:
         return None
-    same = quality.attributes.get("made_from") == made_from == summary.get("made_from")
-    return summary if same else None
+    stated = (quality.attributes.get("made_from"), summary.get("made_from"))
+    return summary if stated[0] == stated[1] else None
 
 
 def read_stain_fit(reader: StoreReader, method: str) -> dict[str, Any]:
@@ -108,11 +108,11 @@ def read_stain_fit(reader: StoreReader, method: str) -> dict[str, Any]:
     Raises:
         UnreadableError: never fitted, or the fit was refused, with the reason.
     """
-    entry = (reader.attributes.get("stain") or {}).get(method)
+    entry = (reader.attributes.stain or {}).get(method)
     if method not in METHODS or entry is None:
         raise UnreadableError(
             f"slide {reader.slide_id}: its stain was not fitted for {method!r}, which this recipe or model asks for. "
-            f"{CHECK} ([quality] stain names the methods.)"
+            f"{CHECK} ([qc] stain names the methods.)"
         )
     if entry.get("fit") is None:
         raise UnreadableError(

@@ -12,6 +12,7 @@ from typing import Any
 import cv2
 import numpy as np
 
+from pipeline.box import Box
 from pipeline.codecs.types import Pixels
 from pipeline.errors import BadRecipeError, UnreadableError
 from pipeline.grid import FINER_THAN_SCAN
@@ -74,7 +75,7 @@ class StoreReader:
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
-        about, self.attributes = read_root(self.path)
+        self.attributes = about = read_root(self.path)
         self.slide_id, self.mpp0 = about.slide_id, about.mpp0
         self.source_sha256 = about.source.sha256
         self.icc = _icc(about.icc, self.path)
@@ -97,22 +98,20 @@ class StoreReader:
         Raises:
             UnreadableError: one is missing or damaged.
         """
-        names = enumerate(self.attributes.get("associated", ()), start=1)
+        names = enumerate(self.attributes.associated, start=1)
         return {name: ArrayReader.open(self.path / str(series) / "0") for series, name in names}
 
     def chunk(self, level: int, row: int, column: int) -> bytes | None:
         """A chunk's stream, checked; see `ArrayReader.chunk`."""
         return self.levels[level].array.chunk(row, column)
 
-    def read_region(
-        self, level: int, x_px: int, y_px: int, width_px: int, height_px: int, *, threads: int = 1
-    ) -> Pixels:
-        """Pixels of a level in its own frame, uint8 (height_px, width_px, 3); white outside the slide.
+    def read_region(self, level: int, box: Box, *, threads: int = 1) -> Pixels:
+        """A box of a level's own pixels, uint8 (box.height_px, box.width_px, 3); white outside the slide.
 
         Args:
             threads: chunks decoded at a time; 1 in a worker of a DataLoader.
         """
-        return self.levels[level].array.read_region(x_px, y_px, width_px, height_px, threads=threads)
+        return self.levels[level].array.read_region(box, threads=threads)
 
     def read_regions(
         self, level: int, corners_xy: Sequence[tuple[int, int]], width_px: int, height_px: int, *, threads: int = 1
@@ -128,7 +127,7 @@ class StoreReader:
 
         def read(index: int) -> None:
             x_px, y_px = corners_xy[index]
-            array.read_region(int(x_px), int(y_px), width_px, height_px, out=batch[index])
+            array.read_region(Box(int(x_px), int(y_px), width_px, height_px), out=batch[index])
 
         parallel_for(read, ((index,) for index in range(len(corners_xy))), threads)
         return batch
@@ -166,7 +165,7 @@ class StoreReader:
             rows = min(band_px, height_px - row)
             start = top + scale * row
             y_px, past_y = math.floor(start), math.ceil(start + scale * rows)
-            region = self.read_region(level, x_px, y_px, past_x - x_px, past_y - y_px, threads=threads)
+            region = self.read_region(level, Box(x_px, y_px, past_x - x_px, past_y - y_px), threads=threads)
             result[row : row + rows] = area_mean(region, left - x_px, start - y_px, scale, (width_px, rows))
         return result
 
@@ -180,7 +179,7 @@ class StoreReader:
         downsample = self.levels[level].downsample
         x_px, y_px = round(x_px0 / downsample), round(y_px0 / downsample)
         side_px = max(1, round(side_px0 / downsample))
-        region = self.read_region(level, x_px, y_px, side_px, side_px)
+        region = self.read_region(level, Box(x_px, y_px, side_px, side_px))
         if side_px == out_px:
             return region
         kind = cv2.INTER_AREA if side_px > out_px else cv2.INTER_LINEAR

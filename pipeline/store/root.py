@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from pydantic import ValidationError
 
@@ -13,8 +12,8 @@ from pipeline.store.layout import READABLE_VERSIONS
 from pipeline.store.metadata import SlideAttributes, first_finding, read_json
 
 
-def read_root(store: Path) -> tuple[SlideAttributes, dict[str, Any]]:
-    """The root attribute `gemslide`, checked, and as it stands there.
+def read_root(store: Path) -> SlideAttributes:
+    """The root attribute `gemslide`, checked.
 
     Raises:
         UnreadableError: no store there, of another contract version, or damaged.
@@ -42,4 +41,4 @@ def read_root(store: Path) -> tuple[SlideAttributes, dict[str, Any]]:
             f"{store}: holds slide {attributes.slide_id!r}, but its folder is named after {slide_id_of(store)!r}. "
             f"Folders were renamed or swapped: call it {attributes.slide_id}.ome.zarr, or ingest the slide again."
         )
-    return attributes, raw
+    return attributes

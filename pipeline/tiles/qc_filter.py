@@ -48,7 +48,7 @@ def good_enough(
     if limits and not checked:
         raise BadRecipeError(
             f"slide {slide_id}: [tile] max_qc = {dict(limits)} needs quality scores, and the slide has none. "
-            "Run `gemslide quality`, or leave max_qc out."
+            "Run `gemslide qc`, or leave max_qc out."
         )
     kept = np.ones(len(scores), bool)
     for name, limit in limits.items():

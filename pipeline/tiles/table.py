@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from pipeline.errors import BadManifestError, EmptyTableError, LeakageError
 from pipeline.files import write_bytes_atomic
+from pipeline.names import check_tile_set
 from pipeline.store.qc_scores import SCORE_NAMES
 from pipeline.tiles.table_checks import check_table, content_sha256
 from training.foundation.reading import parse_json, read_regular
@@ -45,7 +46,8 @@ class TileTable:
 
     frame: pd.DataFrame
     metadata: dict[str, Any]
-    """class_order, stride_px0 (per slide), settings, manifest_sha256, sources (SHA-256), annotations, quality."""
+    """class_order, stride_px0 (per slide), settings, manifest_sha256, sources (SHA-256), annotations, quality,
+    left_out."""
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -81,9 +83,7 @@ def read_table(path: Path) -> TileTable:
         BadManifestError: not a tile table of this program, or changed since.
         LeakageError: a slide or patient in two splits.
     """
-    if not path.exists():
-        others = ", ".join(sorted(p.stem for p in path.parent.glob("*.parquet"))) or "none"
-        raise EmptyTableError(f"{path}: no such tile set (there are: {others}). Make it with `gemslide tile`.")
+    check_tile_set(path)
     try:
         file = pq.ParquetFile(BytesIO(read_regular(path, max_bytes=MAX_BYTES)))
         if file.metadata.num_rows > MAX_ROWS:

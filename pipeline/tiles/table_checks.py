@@ -36,6 +36,8 @@ class TableMetadata(BaseModel):
     sources: dict[SlideId, Sha256]
     quality: dict[SlideId, dict[str, Any]] = {}
     annotations: dict[SlideId, dict[str, Any]] = {}
+    left_out: dict[SlideId, str] = {}
+    """Slides that could not be tiled, with the code of the reason."""
     content_sha256: Sha256 | None = None
     """Of rows and metadata; tables before version 0.2 have none."""
 

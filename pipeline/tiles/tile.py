@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -11,21 +13,45 @@ import pandas as pd
 from pipeline.annotations.files import read_annotations
 from pipeline.annotations.geojson import qupath_origin_xy0
 from pipeline.annotations.region import Region, check_regions, moved
-from pipeline.annotations.repair import labelled_regions
+from pipeline.annotations.repair import RepairReport, labelled_regions
 from pipeline.cohort.manifest import Cohort, SlideEntry
 from pipeline.cohort.split import assign_splits
 from pipeline.config import TileConfig
-from pipeline.errors import BadManifestError, LeakageError, UnreadableError
+from pipeline.errors import (
+    CorruptTileError,
+    DamagedStoreError,
+    EmptyTableError,
+    GemslideError,
+    LeakageError,
+    UnreadableError,
+    WrongSlideError,
+)
 from pipeline.files import sha256_of
 from pipeline.grid import tile_grid, tissue_fraction
 from pipeline.progress import Advance, no_bar
 from pipeline.project import Project
+from pipeline.slide_names import find_slide_ids, included_in
 from pipeline.store.labels import read_tissue
 from pipeline.store.reader import StoreReader
 from pipeline.tiles.labels import TileLabels, class_order, label_tiles
 from pipeline.tiles.qc_filter import good_enough, tile_scores
 from pipeline.tiles.table import TileTable, check_replaceable, write_table
 from training.foundation.names import is_name
+
+OF_ONE_SLIDE = (CorruptTileError, DamagedStoreError, UnreadableError, WrongSlideError)
+"""What is wrong with one store, and nothing with the settings, the manifest or its annotations."""
+
+LeaveOut = Callable[[str, GemslideError], None]
+"""Told of each slide (its id) that cannot be tiled, and why."""
+
+
+@dataclass(frozen=True)
+class _Annotations:
+    path: Path
+    format: str
+    regions: list[Region]
+    """As the file places them."""
+    repairs: RepairReport
 
 
 @dataclass(frozen=True)
@@ -37,51 +63,93 @@ class _SlideToTile:
     """What the tile table says of the annotation file: its bytes and what was repaired, never its name."""
 
 
+@dataclass(frozen=True)
+class _TiledSlide:
+    slide: _SlideToTile
+    rows: pd.DataFrame
+    stride_px0: int
+    quality: dict[str, object]
+
+
 def make_tile_table(
     project: Project,
     tile_set: str,
     config: TileConfig,
     *,
-    cohort: Cohort | None,
+    cohort: Cohort | None = None,
+    slide_ids: Sequence[str] | None = None,
+    leave_out: LeaveOut | None = None,
     advance: Advance = no_bar,
 ) -> TileTable:
     """Write `tiles/<tile_set>.parquet` from the project's stores.
 
+    Splits, classes and annotations are those of the whole cohort, whatever slides are left out.
+
     Args:
-        cohort: says which slides, patients, annotations and splits; None takes every store, unlabelled.
+        cohort: says which slides, patients, annotations and splits; None takes stores, unlabelled.
+        slide_ids: without a cohort, these slides; None: all.
+        leave_out: told of slides without a readable store or mask, which the table's metadata then name; None: the
+            first of them is raised.
 
     Raises:
-        BadManifestError, BadAnnotationError, LeakageError, EmptyTableError, BadRecipeError.
+        BadManifestError, BadAnnotationError, NoSlidesError, LeakageError, EmptyTableError, BadRecipeError.
     """
     target = project.tile_table_path(tile_set)
     check_replaceable(target, has_manifest=cohort is not None)
-    entries = cohort.included if cohort else tuple(map(_bare_entry, filter(is_name, project.slide_ids())))
-    if not entries:
-        raise BadManifestError(f"{project.slides_dir}: no slides. Run `gemslide ingest` first.")
+    entries = included_in(cohort) if cohort else _bare_entries(project, slide_ids)
     splits = assign_splits(entries, config.split)
     advance.expect(len(entries))
-    slides = [_open(project, cohort, entry, config) for entry in entries]
-    _check_no_copy_in_another_split(slides, splits)
-    regions = [region for slide in slides for region in slide.regions]
+    annotated = {entry.slide_id: _read_annotations(cohort, entry) for entry in entries}
+    regions = [region for found in annotated.values() if found for region in found.regions]
     classes = class_order(regions, config.classes, config.ignore_classes)
-    frames, strides, quality = [], {}, {}
+    left_out: dict[str, str] = {}
+    slides: list[_SlideToTile] = []
+    for entry in entries:
+        with _left_out(entry.slide_id, left_out, leave_out):
+            slides.append(_open(project, entry, annotated[entry.slide_id], config))
+    _check_no_copy_in_another_split(slides, splits)
+    tiled: list[_TiledSlide] = []
     for slide in slides:
-        slide_id = slide.entry.slide_id
-        frame, strides[slide_id], quality[slide_id] = _rows(slide, config, classes)
-        frames.append(frame.assign(split=splits[slide_id]))
+        with _left_out(slide.entry.slide_id, left_out, leave_out):
+            tiled.append(_rows(slide, config, classes))
         advance(1)
+    advance(len(entries) - len(slides))
+    if not tiled:
+        raise EmptyTableError(f"{target.name}: none of {len(entries)} slides could be tiled. No table was written.")
     metadata = {
         "class_order": list(classes),
-        "stride_px0": strides,
         "settings": config.model_dump(mode="json"),
         "manifest_sha256": sha256_of(cohort.path) if cohort else None,
-        "sources": {slide.entry.slide_id: slide.reader.source_sha256 for slide in slides},
-        "quality": quality,
-        "annotations": {slide.entry.slide_id: slide.annotations for slide in slides if slide.annotations},
+        "left_out": left_out,
+        **_by_slide(tiled),
     }
+    frames = [each.rows.assign(split=splits[each.slide.entry.slide_id]) for each in tiled]
     table = TileTable(pd.concat(frames, ignore_index=True), metadata)
     write_table(target, table)
     return table
+
+
+@contextmanager
+def _left_out(slide_id: str, left_out: dict[str, str], tell: LeaveOut | None) -> Iterator[None]:
+    """What is wrong with one slide leaves it out where somebody is told of it; else it is raised."""
+    try:
+        yield
+    except OF_ONE_SLIDE as error:
+        if tell is None:
+            raise
+        left_out[slide_id] = error.code
+        tell(slide_id, error)
+
+
+def _by_slide(tiled: Sequence[_TiledSlide]) -> dict[str, dict[str, object]]:
+    """The table's metadata by slide."""
+    by_id = {each.slide.entry.slide_id: each for each in tiled}
+    return {
+        "stride_px0": {slide_id: each.stride_px0 for slide_id, each in by_id.items()},
+        "sources": {slide_id: each.slide.reader.source_sha256 for slide_id, each in by_id.items()},
+        "quality": {slide_id: each.quality for slide_id, each in by_id.items()},
+        "annotations": {s: each.slide.annotations for s, each in by_id.items() if each.slide.annotations},
+    }
 
 
 def _check_no_copy_in_another_split(slides: Sequence[_SlideToTile], splits: Mapping[str, str | None]) -> None:
@@ -97,33 +165,40 @@ def _check_no_copy_in_another_split(slides: Sequence[_SlideToTile], splits: Mapp
             )
 
 
-def _bare_entry(slide_id: str) -> SlideEntry:
-    return SlideEntry(path=slide_id, slide_id=slide_id)
+def _bare_entries(project: Project, slide_ids: Sequence[str] | None) -> tuple[SlideEntry, ...]:
+    wanted = find_slide_ids((), project) if slide_ids is None else slide_ids
+    return tuple(SlideEntry(path=slide_id, slide_id=slide_id) for slide_id in wanted if is_name(slide_id))
 
 
-def _open(project: Project, cohort: Cohort | None, entry: SlideEntry, config: TileConfig) -> _SlideToTile:
+def _read_annotations(cohort: Cohort | None, entry: SlideEntry) -> _Annotations | None:
+    """A slide's annotation file, whether or not the slide was ingested."""
+    path = cohort.annotations_path(entry) if cohort else None
+    if path is None:
+        return None
+    file = read_annotations(path)
+    regions, repairs = labelled_regions(file)
+    return _Annotations(path, file.format, regions, repairs)
+
+
+def _open(project: Project, entry: SlideEntry, found: _Annotations | None, config: TileConfig) -> _SlideToTile:
     try:
         reader = StoreReader(project.store_path(entry.slide_id))
     except UnreadableError as error:
         raise UnreadableError(
             f"slide {entry.slide_id}: {error} Ingest it, or fill `exclude` in the manifest with the reason."
         ) from error
-    annotations = cohort.annotations_path(entry) if cohort else None
-    if annotations is None:
+    if found is None:
         return _SlideToTile(entry, reader, [], None)
-    file = read_annotations(annotations)
-    regions, repairs = labelled_regions(file)
-    crops = file.format == "qupath" and config.qupath_counts_from == "scanned"
-    moved_xy0 = qupath_origin_xy0(reader.attributes) if crops else (0, 0)
-    regions = moved(regions, moved_xy0)
+    crops = found.format == "qupath" and config.qupath_counts_from == "scanned"
+    moved_xy0 = qupath_origin_xy0(reader.attributes.bounds_px0) if crops else (0, 0)
+    regions = moved(found.regions, moved_xy0)
     check_regions(regions, reader.size_wh_px0)
-    about = {"format": file.format, "sha256": sha256_of(annotations), "moved_xy0": moved_xy0, **repairs.as_dict()}
+    sha256 = sha256_of(found.path)
+    about = {"format": found.format, "sha256": sha256, "moved_xy0": moved_xy0, **found.repairs.as_dict()}
     return _SlideToTile(entry, reader, regions, about)
 
 
-def _rows(
-    slide: _SlideToTile, config: TileConfig, classes: Sequence[str]
-) -> tuple[pd.DataFrame, int, dict[str, object]]:
+def _rows(slide: _SlideToTile, config: TileConfig, classes: Sequence[str]) -> _TiledSlide:
     """A slide's rows, its stride in level-0 pixels, and what the table says of its quality."""
     reader = slide.reader
     grid = tile_grid(
@@ -160,7 +235,7 @@ def _rows(
         }
     )
     frame = pd.concat([frame, scores[good].reset_index(drop=True)], axis=1)
-    return frame, grid.stride_px0, {"checked": checked, "left_out": int((~good).sum())}
+    return _TiledSlide(slide, frame, grid.stride_px0, {"checked": checked, "left_out": int((~good).sum())})
 
 
 def _names(labels: TileLabels, classes: Sequence[str]) -> list[str | None]:

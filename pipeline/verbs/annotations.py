@@ -13,9 +13,11 @@ from pipeline.annotations.region import check_regions
 from pipeline.annotations.repair import RepairReport, labelled_regions
 from pipeline.cli_output import Reporter, report_errors
 from pipeline.errors import BadAnnotationError
+from pipeline.project import open_project
+from pipeline.slide_names import find_slide
 from pipeline.slides.registry import open_slide
 from pipeline.source_names import SourceNames
-from pipeline.store.reader import StoreReader
+from pipeline.store.reader import StoreReader, is_store
 
 
 def run_convert(source: Path, target: Path, to: Literal["qupath", "asap", "imagescope"], *, as_json: bool) -> None:
@@ -42,8 +44,10 @@ def run_convert(source: Path, target: Path, to: Literal["qupath", "asap", "image
         typer.echo(f"  {line}")
 
 
-def run_check(path: Path, slide: Path | None, *, as_json: bool) -> None:
-    reporter = Reporter(as_json=as_json, sources=SourceNames(path, *([slide] if slide else [])))
+def run_check(path: Path, slide: str | None, project_dir: Path, *, as_json: bool) -> None:
+    project = open_project(project_dir)
+    reporter = Reporter(as_json=as_json, sources=SourceNames(path, project=project))
+    reporter.sources.add_typed([slide] if slide else [], project)
     with report_errors(as_json=as_json, name="annotations", reporter=reporter):
         file = read_annotations(path)
         regions, repairs = labelled_regions(file)
@@ -53,13 +57,13 @@ def run_check(path: Path, slide: Path | None, *, as_json: bool) -> None:
         else:
             _print(facts, repairs)
         if slide is not None:
-            check_regions(regions, _size_wh_px0(slide))
+            check_regions(regions, _size_wh_px0(find_slide(slide, project)))
             if not as_json:
                 typer.echo(f"{'slide':<18} all regions lie inside it")
 
 
 def _size_wh_px0(path: Path) -> tuple[int, int]:
-    if (path / "zarr.json").exists():
+    if is_store(path):
         return StoreReader(path).size_wh_px0
     with open_slide(path) as slide:
         finest = slide.info.levels[0]

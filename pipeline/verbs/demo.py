@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from pipeline.cli_output import Reporter, report_errors
 from pipeline.demo.demo import run_demo, summary
 from pipeline.project import open_project
 from pipeline.run_record import SlideOutcome
+from pipeline.verbs.evaluate import in_one_line
 
 
 def run(project_dir: Path, *, as_json: bool) -> None:
@@ -20,9 +20,9 @@ def run(project_dir: Path, *, as_json: bool) -> None:
         result = run_demo(open_project(project_dir), say=lambda text: typer.echo(text, err=True))
     seconds = round(time.perf_counter() - start, 1)
     if as_json:
-        message = json.dumps(result.evaluation.by_method)
+        message = in_one_line(result.evaluation)
         outcome = SlideOutcome("demo", "done", message=message, output=str(result.report), seconds=seconds)
-        Reporter(as_json=True).add(outcome)
+        Reporter(as_json=True).add(outcome, metrics=result.evaluation.by_method)
     else:
         typer.echo(summary(result))
         typer.echo(f"took {seconds:.0f} s")

@@ -7,8 +7,9 @@ from pathlib import Path
 from pipeline.cli_output import Reporter, report_errors
 from pipeline.export.export import ExportRequest, export_slide, kind_of
 from pipeline.progress import bar
-from pipeline.project import STORE_SUFFIX, Project, open_project, slide_id_of
+from pipeline.project import Project, open_project, slide_id_of
 from pipeline.run_record import RunRecord, SlideOutcome, recorded
+from pipeline.slide_names import find_store
 from pipeline.source_names import SourceNames
 
 
@@ -18,7 +19,8 @@ def run_export(
     reporter = Reporter(as_json=as_json, sources=SourceNames(out, project=Project(project_dir)))
     reporter.sources.add_typed([slide], Project(project_dir))
     with report_errors(as_json=as_json, name="export", reporter=reporter):
-        project, store = _find_store(slide, open_project(project_dir))
+        store = find_store(slide, open_project(project_dir))
+        project = _project_of(store)
         request = ExportRequest(store, out, kind_of(to, out), quality, associated)
         # The record says neither where the copy went nor under which name: both can name people.
         settings = {"to": request.kind, "quality": quality, "associated": associated}
@@ -31,13 +33,10 @@ def run_export(
     reporter.finish()
 
 
-def _find_store(slide: str, project: Project) -> tuple[Project | None, Path]:
-    """A store by slide id or by path, and the project it lies in (None: in none)."""
-    path = Path(slide)
-    if not path.exists() and path.name == slide:
-        path = project.store_path(slide.removesuffix(STORE_SUFFIX))
-    folder = path.resolve().parent
-    return (Project(folder.parent) if folder.name == "slides" and path.exists() else None), path
+def _project_of(store: Path) -> Project | None:
+    """The project that a store lies in, if it is one."""
+    folder = store.resolve().parent
+    return Project(folder.parent) if folder.name == "slides" else None
 
 
 def _unplaced(outcome: SlideOutcome) -> SlideOutcome:

@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import typer
 
+from pipeline.box import Box
 from pipeline.cli_output import Reporter, report_errors
 from pipeline.project import open_project
+from pipeline.slide_names import find_slide
 from pipeline.slides.registry import open_slide
 from pipeline.slides.slide import EncodedLevel
 from pipeline.source_names import SourceNames
+from pipeline.store.metadata import Level
 from pipeline.store.overlays import list_predictions
 from pipeline.store.reader import StoreReader, is_store
-from training.foundation.names import is_name
 
 CODEC_NAMES = {"imagecodecs_jpeg": "JPEG", "imagecodecs_jpeg2k": "JPEG 2000", "zstd": "zstd"}
 
 
-def run_info(path: Path, project_dir: Path, *, series: str | None, as_json: bool) -> None:
+def run_info(slide: str, project_dir: Path, *, series: str | None, as_json: bool) -> None:
     project = open_project(project_dir)
     reporter = Reporter(as_json=as_json, sources=SourceNames(project=project))
     with report_errors(as_json=as_json, name="info", reporter=reporter):
-        if not path.exists() and is_name(path.name) and project.store_path(path.name).exists():
-            path = project.store_path(path.name)  # a slide id
-        reporter.sources.add_typed([str(path)], project)
+        reporter.sources.add_typed([slide], project)
+        path = find_slide(slide, project)
         facts = _store_facts(path) if series is None and is_store(path) else _slide_facts(path, series)
     if as_json:
         reporter.print_json(facts)
@@ -63,36 +63,36 @@ def _route(route: EncodedLevel | str) -> str:
     return f"pass-through, {CODEC_NAMES[route.codec]}, {route.tile_px} px tiles"
 
 
-def _bounds(bounds_px0: Sequence[int] | None) -> str:
+def _bounds(bounds_px0: Box | None) -> str:
     if bounds_px0 is None:
         return "everything"
-    x, y, width, height = bounds_px0
-    return f"{width} × {height} px at x {x}, y {y}"
+    return f"{bounds_px0.width_px} × {bounds_px0.height_px} px at x {bounds_px0.x_px}, y {bounds_px0.y_px}"
 
 
 def _store_facts(path: Path) -> dict[str, Any]:
     reader = StoreReader(path)
+    about = reader.attributes
     return {
         "slide_id": reader.slide_id,
         "levels": [
-            f"{a.level}: {a.width_px} × {a.height_px} px, downsample {a.downsample:g}, {entry['route']}, "
-            f"{CODEC_NAMES[a.codec]}{_quality(entry)}, {a.chunk_px} px chunks{_rebuilt(entry)}"
-            for a, entry in zip(reader.levels, reader.attributes["levels"], strict=True)
+            f"{a.level}: {a.width_px} × {a.height_px} px, downsample {a.downsample:g}, {entry.route}, "
+            f"{CODEC_NAMES[a.codec]}{_quality(entry)}, {a.chunk_px} px chunks{_repaired(entry)}"
+            for a, entry in zip(reader.levels, about.levels, strict=True)
         ],
-        "mpp": f"{reader.mpp0:g} ({reader.attributes['mpp_source']})",
-        "tissue": f"{reader.attributes['ingest'].get('tissue_fraction', 0):.1%} of the slide",
-        "source": f"{reader.attributes['source']['format']}, SHA-256 {reader.attributes['source']['sha256']}",
+        "mpp": f"{reader.mpp0:g} ({about.mpp_source})",
+        "tissue": f"{about.ingest.get('tissue_fraction', 0):.1%} of the slide",
+        "source": f"{about.source.format}, SHA-256 {about.source.sha256}",
         "ICC profile": f"{len(reader.icc)} bytes" if reader.icc else "none",
-        "scanned": _bounds(reader.attributes.get("bounds_px0")),
-        "quality": (reader.attributes.get("qc") or {}).get("verdict", "not checked"),
+        "scanned": _bounds(about.bounds_px0),
+        "quality": (about.qc or {}).get("verdict", "not checked"),
         "predictions": list_predictions(path),
     }
 
 
-def _quality(entry: dict[str, Any]) -> str:
-    return f" at quality {entry['quality']}" if entry.get("quality") else ""
+def _quality(entry: Level) -> str:
+    return f" at quality {entry.quality}" if entry.quality else ""
 
 
-def _rebuilt(entry: dict[str, Any]) -> str:
-    tiles = len(entry.get("rebuilt") or ())
-    return f", {tiles} damaged tiles rebuilt from the level before" if tiles else ""
+def _repaired(entry: Level) -> str:
+    tiles = len(entry.rebuilt)
+    return f", {tiles} damaged tiles repaired from the level before" if tiles else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import typer
@@ -11,9 +12,11 @@ from pipeline.annotations.repair import describe_repairs
 from pipeline.cli_output import Reporter, report_errors
 from pipeline.cohort.manifest import load_cohort
 from pipeline.config import load_settings
+from pipeline.errors import GemslideError
 from pipeline.progress import bar
 from pipeline.project import open_project
 from pipeline.run_record import RunRecord, SlideOutcome, recorded
+from pipeline.slide_names import find_slide_ids, manifest_in
 from pipeline.source_names import SourceNames
 from pipeline.tiles.table import TileTable
 from pipeline.tiles.tile import make_tile_table
@@ -21,39 +24,59 @@ from training.foundation.settings import replace
 
 
 def run_tile(
-    manifest: Path | None,
+    slides: list[str],
     project_dir: Path,
     *,
     tile_set: str,
     tile_px: int | None,
-    mpp: float | None,
+    tile_mpp: float | None,
     as_json: bool,
 ) -> None:
     project = open_project(project_dir)
-    reporter = Reporter(as_json=as_json, sources=SourceNames(*([manifest] if manifest else []), project=project))
+    reporter = Reporter(as_json=as_json, sources=SourceNames(project=project))
+    reporter.sources.add_typed(slides, project)
     with report_errors(as_json=as_json, name=tile_set, reporter=reporter):
-        config = replace(load_settings(project.settings_path).tile, tile_px=tile_px, mpp=mpp)
+        config = replace(load_settings(project.settings_path).tile, tile_px=tile_px, mpp=tile_mpp)
+        manifest = manifest_in(slides)
         cohort = load_cohort(manifest) if manifest else None
+        slide_ids = None if cohort else find_slide_ids(slides, project)
+
+        def leave_out(slide_id: str, error: GemslideError) -> None:
+            outcome = SlideOutcome.from_error(slide_id, error, 0.0)
+            record.slides.append(reporter.attempt(slide_id, lambda: outcome))
+
         record = RunRecord("tile", {"tile": config.model_dump(mode="json"), "tile_set": tile_set})
         with recorded(record, project.runs_dir), record.phase("tile"), bar("tiles") as advance:
-            table = make_tile_table(project, tile_set, config, cohort=cohort, advance=advance)
+            table = make_tile_table(
+                project, tile_set, config, cohort=cohort, slide_ids=slide_ids, leave_out=leave_out, advance=advance
+            )
             record.inputs += [{"id": k, "sha256": v} for k, v in table.metadata["sources"].items()]
             record.outputs.append(str(project.tile_table_path(tile_set).relative_to(project.root)))
     for slide_id in table.metadata["sources"]:
         reporter.add(_outcome(slide_id, table))
     if not as_json:
-        if len(table.classes) > 1:
-            rest = ", ".join(table.classes[1:])
-            typer.echo(f"  class order: {', '.join(table.classes)} (hotspots: {rest}; else [infer] hotspot_classes)")
-        for (split, label), tiles in sorted(_counts(table).items()):
-            typer.echo(f"  split {split}, label {label}: {tiles} tiles")
-        unchecked = [slide_id for slide_id, said in table.metadata["quality"].items() if not said["checked"]]
-        if unchecked:
-            of_all = f"{len(unchecked)} of {len(table.metadata['sources'])} slides"
-            typer.echo(
-                f"  quality: {of_all} never checked, their qc_ columns are empty (`gemslide quality` fills them)"
-            )
-    reporter.finish()
+        for line in _about(table):
+            typer.echo(f"  {line}")
+    has_failures = reporter.print_failures()
+    if table.metadata["left_out"]:
+        left_out = len(table.metadata["left_out"])
+        of_all = f"{left_out} of {left_out + len(table.metadata['sources'])} slides are not in it"
+        typer.echo(f"tile set {tile_set!r} was written, but {of_all}: it is not the whole cohort.", err=True)
+    if has_failures:
+        raise typer.Exit(1)
+
+
+def _about(table: TileTable) -> Iterator[str]:
+    """What a person should know of a table: classes, tiles by split and label, slides never checked."""
+    if len(table.classes) > 1:
+        rest = ", ".join(table.classes[1:])
+        yield f"class order: {', '.join(table.classes)} (hotspots: {rest}; else [infer] hotspot_classes)"
+    for (split, label), tiles in sorted(_counts(table).items()):
+        yield f"split {split}, label {label}: {tiles} tiles"
+    unchecked = [slide_id for slide_id, said in table.metadata["quality"].items() if not said["checked"]]
+    if unchecked:
+        of_all = f"{len(unchecked)} of {len(table.metadata['sources'])} slides"
+        yield f"quality: {of_all} never checked, their qc_ columns are empty (`gemslide qc` fills them)"
 
 
 def _outcome(slide_id: str, table: TileTable) -> SlideOutcome:

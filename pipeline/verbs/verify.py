@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from functools import partial
@@ -13,10 +12,10 @@ from pipeline.cohort.manifest import load_cohort
 from pipeline.errors import BadManifestError, BadRecipeError
 from pipeline.ingest.add_checksums import add_checksums
 from pipeline.ingest.source_comparison import verify_store
-from pipeline.project import STORE_SUFFIX, Project, open_project, slide_id_of
+from pipeline.project import Project, open_project, slide_id_of
 from pipeline.run_record import SlideOutcome
+from pipeline.slide_names import find_stores
 from pipeline.source_names import SourceNames
-from training.foundation.names import is_name
 
 SAMPLE_CHUNKS = 64
 """Compared with the source where every chunk is decoded."""
@@ -69,25 +68,12 @@ def _stores(slides: list[str], project: Project, source: Path | None) -> list[tu
         if unknown or not entries:
             raise BadManifestError(f"{source}: has no slide {', '.join(unknown) or 'that is not excluded'}.")
         return [(project.store_path(entry.slide_id), cohort.slide_path(entry)) for entry in entries]
-    if not slides:
-        stores = [project.slides_dir / f"{slide_id}{STORE_SUFFIX}" for slide_id in project.slide_ids()]
-    else:
-        stores = [_store(name, project) for name in slides]
-    if not stores:
-        raise BadManifestError(f"{project.slides_dir}: no slides. Run `gemslide ingest` first, or name a store.")
+    stores = find_stores(slides, project)
     if source is not None and len(stores) != 1:
         raise BadManifestError(
             f"--source {source.name} is one slide, {len(stores)} stores are named. Name its store, or a manifest."
         )
     return [(store, source) for store in stores]
-
-
-def _store(name: str, project: Project) -> Path:
-    """A slide of the project by its id, else a store by its path."""
-    if is_name(name) and project.store_path(name).exists():
-        return project.store_path(name)
-    path = Path(os.path.abspath(name))
-    return path if path.exists() else project.store_path(name)
 
 
 def _verify(store: Path, check: Callable[[], str], *, with_checksums: bool) -> SlideOutcome:

@@ -18,6 +18,7 @@ import cv2
 import numpy as np
 import zarr
 
+from pipeline.box import Box
 from pipeline.errors import CorruptTileError, DamagedStoreError, UnreadableError
 from pipeline.ingest.source_comparison import verify_store
 from pipeline.store.overlays import Predictions, write_predictions
@@ -87,7 +88,7 @@ def _image_targets(store: Path) -> Iterator[Target]:
 
 def _image_readers(store: Path, level: int, row: int, column: int, t: int) -> dict[str, Callable[[], object]]:
     return {
-        "read_region": lambda: StoreReader(store).read_region(level, column * t + 1, row * t + 1, 5, 5),
+        "read_region": lambda: StoreReader(store).read_region(level, Box(column * t + 1, row * t + 1, 5, 5)),
         "chunk": lambda: StoreReader(store).chunk(level, row, column),
         "plain zarr": lambda: zarr.open_array(store / f"0/{level}", mode="r")[
             :, row * t + 1 : row * t + 6, column * t + 1 : column * t + 6

@@ -48,9 +48,8 @@ class TookTooLongError(Exception):
     """A verb did not end."""
 
 
-def prepare(folder: Path) -> SmallRoad:
-    """A small project with predictions, quality scores and an evaluation."""
-    road = make_small_road(folder)
+def prepare(road: SmallRoad) -> SmallRoad:
+    """Add quality scores, predictions and an evaluation: more kinds of files to damage."""
     for verb in (("quality",), ("infer", road.model_id), ("evaluate", road.model_id, "--tile-set", "small")):
         done = CliRunner().invoke(cli, [*verb, "--project", str(road.project.root)])
         assert done.exit_code == 0, done.output
@@ -58,10 +57,11 @@ def prepare(folder: Path) -> SmallRoad:
 
 
 def attack(times: int, seed: int, road: SmallRoad | None = None) -> Result:
+    """Args: road: a project that was prepared; one is made where none is given."""
     result, chance = Result("hostile projects"), random.Random(seed)
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
-        road = road or prepare(home / "road")
+        road = road or prepare(make_small_road(home / "road"))
         for number in range(times):
             project = home / "project"
             shutil.copytree(road.project.root, project, symlinks=True)

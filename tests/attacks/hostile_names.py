@@ -11,9 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pipeline.errors import BadManifestError
+from pipeline.names import find_package
 from pipeline.project import Project
+from pipeline.slide_names import find_slide_id
 from pipeline.store.overlays import predictions_path
-from pipeline.verbs.infer import find_package, find_slide_id
 from tests.attacks.attack import Result, main
 
 PROJECT = Project(Path("/nowhere/project"))

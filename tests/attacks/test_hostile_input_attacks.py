@@ -28,8 +28,8 @@ def test_a_name_that_leads_out_of_the_project_is_refused() -> None:
     assert result.attempts > 1000
 
 
-def test_damage_to_any_file_of_a_project_ends_a_verb_with_an_explanation(road: SmallRoad) -> None:
-    result = damaged_projects.attack(10, 3, road)
+def test_damage_to_any_file_of_a_project_ends_a_verb_with_an_explanation(road_copy: SmallRoad) -> None:
+    result = damaged_projects.attack(10, 3, damaged_projects.prepare(road_copy))
 
     assert result.findings == []
     assert result.attempts == 10

@@ -28,4 +28,6 @@ def _removes_before_it_renames(project: Path, number: int) -> None:
 
 
 def test_the_attack_finds_a_writer_that_removes_before_it_renames() -> None:
-    assert killed_writers.attack(40, 5, [_removes_before_it_renames]).findings
+    seeds = range(5, 13)
+
+    assert any(killed_writers.attack(5, seed, [_removes_before_it_renames]).findings for seed in seeds)

@@ -12,7 +12,14 @@ import numpy as np
 import pytest
 
 from tests.browser.conftest import ARTIFACTS, Server, wait_for
-from tests.pathology_app.small_project import HOTSPOTS_XY_PX0, MODEL_ID, SLIDE_ID, slide_pixels
+from tests.pathology_app.small_project import (
+    HEIGHT_PX0,
+    HOTSPOTS_XY_PX0,
+    MODEL_ID,
+    SLIDE_ID,
+    WIDTH_PX0,
+    slide_pixels,
+)
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page
@@ -104,6 +111,56 @@ def test_the_whole_slide_lies_where_it_should(page: Page, server: Server) -> Non
         around = pixels[y_px0 - 4 : y_px0 + 5, x_px0 - 4 : x_px0 + 5].reshape(-1, 3)
         assert np.all(on_screen >= around.min(0) - 16), (x_px0, y_px0)
         assert np.all(on_screen <= around.max(0) + 16), (x_px0, y_px0)
+
+
+def test_no_padding_shows_at_the_right_and_bottom_edge(page: Page, server: Server) -> None:
+    """Chunks there are padded in black, and a browser that smooths mixed it into the slide's last pixels."""
+    open_slide(page, server)
+    stage = page.locator(".marks").bounding_box()
+    assert stage
+    page.mouse.move(stage["x"] + stage["width"] / 2, stage["y"] + stage["height"] / 2)
+    wheel(page, 1)  # out a little: both edges lie within the stage
+
+    scales = []
+    for _ in range(8):
+        place = hook(page, "placement()")
+        scales.append(place["scale"])
+        for edge, colours in edge_colours(page, place).items():
+            on_screen = np.array([colour[:3] for colour in colours if colour[3]])
+            assert len(on_screen) >= EDGE_PX
+            # Glass of 243 lies there.
+            assert on_screen.min() > 225, (edge, place["scale"], colours)
+        right, bottom = place["left"] + WIDTH_PX0 * place["scale"], place["top"] + HEIGHT_PX0 * place["scale"]
+        page.mouse.move(stage["x"] + right - 2, stage["y"] + bottom - 2)
+        wheel(page, -2)
+    page.screenshot(path=ARTIFACTS / "slide-corner.png")
+    assert scales[0] < 0.6
+    assert scales[-1] > 6
+
+
+EDGE_PX = 5
+
+
+def edge_colours(page: Page, place: dict[str, float]) -> dict[str, list[list[int]]]:
+    """The last pixels of the screen that show the slide, and the first two beside it, near its corner."""
+    scale = place["scale"]
+
+    def across(start: float, size_px0: int) -> list[float]:
+        edge = math.floor(start + size_px0 * scale)
+        return [(edge + step + 0.5 - start) / scale - 0.5 for step in range(-EDGE_PX, 2)]
+
+    x_px0, y_px0 = WIDTH_PX0 - 30 / scale, HEIGHT_PX0 - 30 / scale
+    return {
+        "right": [hook(page, f"slideColour({x}, {y_px0})") for x in across(place["left"], WIDTH_PX0)],
+        "bottom": [hook(page, f"slideColour({x_px0}, {y})") for y in across(place["top"], HEIGHT_PX0)],
+    }
+
+
+def wheel(page: Page, clicks: int) -> None:
+    for _ in range(abs(clicks)):
+        page.mouse.wheel(0, math.copysign(100, clicks))
+        page.evaluate(NEXT_FRAME)
+    wait_until(page, "hook.isSettled()")
 
 
 def test_zooming_in_asks_for_finer_tiles(page: Page, server: Server) -> None:

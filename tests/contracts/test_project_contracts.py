@@ -25,6 +25,8 @@ CODES = {
     "damaged_store",
     "missing_mpp",
     "unreadable",
+    "no_slides",
+    "which_series",
     "corrupt_tile",
     "not_brightfield_rgb",
     "claims_too_much",
@@ -45,9 +47,9 @@ CODES = {
 
 
 @pytest.fixture(scope="module")
-def results(road):
-    predictor = Predictor.load(road.project.models_dir / road.model_id)
-    return infer_slide(road.test_slide, predictor, road.project, InferConfig(batch_size=16)).result_dir
+def results(road_copy):
+    predictor = Predictor.load(road_copy.project.models_dir / road_copy.model_id)
+    return infer_slide(road_copy.test_slide, predictor, road_copy.project, InferConfig(batch_size=16)).result_dir
 
 
 def test_error_codes_are_those_of_the_contract():
@@ -81,18 +83,18 @@ def test_strategies_are_those_of_the_page():
     }  # fmt: skip
 
 
-def test_research_use_stands_on_every_card_report_and_image(road, results):
+def test_research_use_stands_on_every_card_report_and_image(road_copy, results):
     from PIL import Image
 
-    package = road.project.models_dir / road.model_id
+    package = road_copy.project.models_dir / road_copy.model_id
     with Image.open(results / "heatmap_warm.png") as image:
         assert "Research use only" in image.text["Description"]
     for text in (package / "card.md", ROOT / "README.md"):
         assert "Research use only. Not for diagnosis." in text.read_text(encoding="utf-8")
 
 
-def test_tile_table_columns_types_and_metadata(road):
-    table = pq.read_table(road.project.tile_table_path("small"))
+def test_tile_table_columns_types_and_metadata(road_copy):
+    table = pq.read_table(road_copy.project.tile_table_path("small"))
 
     assert {field.name: str(field.type) for field in table.schema} == {
         "slide_id": "string", "patient_id": "string", "x_px0": "int32", "y_px0": "int32", "side_px0": "int32",
@@ -105,12 +107,12 @@ def test_tile_table_columns_types_and_metadata(road):
     ).keys()
 
 
-def test_model_package_has_wsinfer_s_keys_and_ours(road):
-    package = road.project.models_dir / road.model_id
+def test_model_package_has_wsinfer_s_keys_and_ours(road_copy):
+    package = road_copy.project.models_dir / road_copy.model_id
     config = json.loads((package / "config.json").read_text())
 
     assert {p.name for p in package.iterdir()} == {"config.json", "model.safetensors", "metrics.json", "card.md"}
-    assert re.fullmatch(r"small-[0-9a-f]{8}", road.model_id)
+    assert re.fullmatch(r"small-[0-9a-f]{8}", road_copy.model_id)
     assert config.keys() == {
         "spec_version", "architecture", "num_classes", "patch_size_pixels", "spacing_um_px", "class_names",
         "transform", "gemslide",
@@ -124,15 +126,15 @@ def test_model_package_has_wsinfer_s_keys_and_ours(road):
     assert "Research use only" in (package / "card.md").read_text()
 
 
-def test_model_id_names_its_weights(road):
+def test_model_id_names_its_weights(road_copy):
     import hashlib
 
-    weights = (road.project.models_dir / road.model_id / "model.safetensors").read_bytes()
+    weights = (road_copy.project.models_dir / road_copy.model_id / "model.safetensors").read_bytes()
 
-    assert road.model_id.endswith(hashlib.sha256(weights).hexdigest()[:8])
+    assert road_copy.model_id.endswith(hashlib.sha256(weights).hexdigest()[:8])
 
 
-def test_result_csv_has_wsinfer_s_columns(road, results):
+def test_result_csv_has_wsinfer_s_columns(road_copy, results):
     frame = pd.read_csv(results / "predictions.csv")
 
     assert list(frame.columns) == ["slide_id", "minx", "miny", "width", "height", "prob_cold", "prob_warm"]
@@ -140,7 +142,7 @@ def test_result_csv_has_wsinfer_s_columns(road, results):
     assert (frame.width == 64).all()
 
 
-def test_geojson_is_what_qupath_reads(road, results):
+def test_geojson_is_what_qupath_reads(road_copy, results):
     content = json.loads((results / "predictions.geojson").read_text())
 
     assert content["type"] == "FeatureCollection"
@@ -157,7 +159,7 @@ def test_geojson_is_what_qupath_reads(road, results):
     assert len({feature["id"] for feature in content["features"]}) == len(content["features"])
 
 
-def test_hotspots_have_the_contract_s_keys_and_lie_on_warm_tissue(road, results):
+def test_hotspots_have_the_contract_s_keys_and_lie_on_warm_tissue(road_copy, results):
     hotspots = json.loads((results / "hotspots.json").read_text())
 
     for spot in hotspots:
@@ -165,8 +167,8 @@ def test_hotspots_have_the_contract_s_keys_and_lie_on_warm_tissue(road, results)
         assert spot["class"] == "warm"
 
 
-def test_run_records_hold_the_contract_s_keys(road):
-    for path in road.project.runs_dir.glob("*.json"):
+def test_run_records_hold_the_contract_s_keys(road_copy):
+    for path in road_copy.project.runs_dir.glob("*.json"):
         record = json.loads(path.read_text())
         assert re.fullmatch(r"\d{8}T\d{6}Z-[0-9a-f]{6}", record["run_id"])
         assert {

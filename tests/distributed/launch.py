@@ -1,5 +1,10 @@
-"""Start real processes that talk over gloo, and bring back what each of them found."""
+"""Start real processes that talk over gloo, and bring back what each of them found.
 
+Each rank is forked from a server that has imported torch and done nothing else: an import of torch takes two seconds
+of a core, a fork some milliseconds.
+"""
+
+import multiprocessing
 import pickle
 import tempfile
 from collections.abc import Callable
@@ -12,10 +17,20 @@ import torch.multiprocessing
 from training.engine.ranks import Ranks, connect_ranks
 
 TIMEOUT_S = 240.0
+PRELOADED = [
+    "pytest",
+    "torch._dynamo",  # imported by torch's first optimizer
+    "tests.distributed.problem",
+    "tests.training.engine.small_networks",
+    "training.trainer",
+    "pipeline.tiles.dataset",
+]
+
+multiprocessing.set_forkserver_preload(PRELOADED)
 
 
 def run_ranks(num_ranks: int, task: Callable[..., Any], *args: Any, timeout_s: float = TIMEOUT_S) -> list[Any]:
-    """Run `task(ranks, *args)` once per rank, each in a process of its own.
+    """Run `task(ranks, *args)` once per rank, each in a new process of its own.
 
     Args:
         task: a function of a module, so that the new processes can import it.
@@ -27,8 +42,12 @@ def run_ranks(num_ranks: int, task: Callable[..., Any], *args: Any, timeout_s: f
     """
     with tempfile.TemporaryDirectory() as folder:
         # join=False and a loop of ours: the children end by themselves, at the latest after the message timeout.
-        context = torch.multiprocessing.spawn(
-            _one_rank, (num_ranks, folder, timeout_s, task, args), nprocs=num_ranks, join=False
+        context = torch.multiprocessing.start_processes(
+            _one_rank,
+            (num_ranks, folder, timeout_s, task, args),
+            nprocs=num_ranks,
+            join=False,
+            start_method="forkserver",
         )
         while not context.join():
             pass

@@ -26,6 +26,11 @@ def train_all_with_faults(ranks: Ranks, planted: list[tuple[Fault, Case]]) -> li
     return [(train(ranks, case), fault(ranks, case)) for fault, case in planted]
 
 
+def train_all_with_fault(ranks: Ranks, fault: Fault, cases: list[Case]) -> list[Outcome]:
+    """All cases with the same fault; a task for `run_ranks`."""
+    return [fault(ranks, case) for case in cases]
+
+
 def train_with_flipped_bit(ranks: Ranks, case: Case) -> Outcome:
     """One rank's gradient of one weight in the last micro-batch is off by its last bit."""
     backward = StageCopy.backward

@@ -43,6 +43,10 @@ class Case:
     """After training, give the outputs for the first batch."""
 
     @property
+    def num_ranks(self) -> int:
+        return self.num_stages * self.data_parallel
+
+    @property
     def as_single(self) -> "Case":
         """The same work in one process: where the network is cut and what is recomputed must not matter."""
         return replace(self, strategy="single", num_stages=1, data_parallel=1, recompute=NOT_RECOMPUTED, costs=None)

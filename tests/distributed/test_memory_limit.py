@@ -1,5 +1,6 @@
 """Under a memory limit set on each process, GEMS-MASTER trains what one process cannot hold."""
 
+import ctypes
 import resource
 import sys
 from pathlib import Path
@@ -21,6 +22,8 @@ NUM_BLOCKS = 24
 """Each keeps one activation, 8.5 MB."""
 NUM_MICROBATCHES = 4
 STEPS = 2
+M_MMAP_THRESHOLD = -3
+"""For the C library's mallopt."""
 LIMIT_BYTES = 150_000_000
 """How far a process may grow from when it has its weights: about two thirds of what one process would need."""
 
@@ -70,16 +73,14 @@ def train(
 
 
 def _limit_growth(limit_bytes: int) -> None:
-    """Refuse this process more than `limit_bytes` of memory on top of what it has."""
+    """Refuse this process more than `limit_bytes` of memory on top of what it has.
+
+    Freed memory goes back at once from now on: the limit then meets what is held, and not what was.
+    """
+    assert ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, 1_000_000) == 1
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     has_bytes = int(status["VmData"].split()[0]) * 1024
     resource.setrlimit(resource.RLIMIT_DATA, (has_bytes + limit_bytes, resource.RLIM_INFINITY))
-
-
-@pytest.fixture(autouse=True)
-def freed_memory_goes_back_at_once(monkeypatch):
-    """A setting of the C library: the limit then meets what is held, and not what was."""
-    monkeypatch.setenv("MALLOC_MMAP_THRESHOLD_", "1000000")
 
 
 def test_one_process_under_the_limit_cannot_hold_a_single_microbatch():

@@ -6,8 +6,10 @@ from unittest import mock
 import pytest
 import torch
 
+from tests.distributed.cases import pairwise_cases
 from tests.distributed.launch import run_ranks
 from tests.distributed.mutants import (
+    train_all_with_fault,
     train_all_with_faults,
     train_with_contiguous_buffers,
     train_with_double_counting,
@@ -62,6 +64,24 @@ def test_a_planted_fault_is_noticed(index, by_rank):
 
     assert without == []
     assert [what for what in noticed if not any(what in difference for difference in found)] == [], found
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize("fault", dict.fromkeys(fault for fault, _, _ in PLANTED), ids=lambda fault: fault.__name__)
+def test_the_short_set_of_cases_notices_it_too(fault):
+    cases = [case for case in pairwise_cases() if case.num_ranks == 2]
+    try:
+        by_rank = run_ranks(2, train_all_with_fault, fault, cases)
+    except torch.multiprocessing.ProcessRaisedException:
+        return  # noticed by the engine itself
+
+    found = [
+        index
+        for index, case in enumerate(cases)
+        if differences([outcomes[index] for outcomes in by_rank], train(None, case.as_single))
+    ]
+    print(f"noticed in {len(found)} of {len(cases)} cases")
+    assert found
 
 
 def test_a_mirror_on_the_wrong_ranks_does_not_pass_for_a_residual_network():

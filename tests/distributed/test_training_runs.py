@@ -1,6 +1,10 @@
-"""Whole training runs through `gemslide train`: real tiles, real ranks."""
+"""Whole training runs on real tiles and real ranks.
+
+`gemslide train` starts some of them in `make test`, and all in `make prove`; the others have forked ranks.
+"""
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -16,14 +20,15 @@ from safetensors.torch import load_file
 
 from pipeline.cohort.manifest import load_cohort
 from pipeline.config import TileConfig
-from pipeline.launch import train
 from pipeline.project import Project
 from pipeline.tiles.tile import make_tile_table
+from tests.distributed.starts import train, train_forked
 from tests.small_road import TILES, Way, share_tiles, write_recipe
 from training.config import Recipe
 from training.engine import TensorBatch
 from training.engine.predict import predict_memory
 from training.errors import BadRecipeError
+from training.foundation.errors import GemslideError
 from training.inference import Classifier
 from training.parallel_plan import blocks_of, cross_entropy, plan_of
 from training.preflight import check_run
@@ -43,19 +48,25 @@ WAYS = {
 """All take 8 tiles a step, 4 to a micro-batch."""
 
 
+STARTS = [
+    pytest.param(train_forked, id="forked"),
+    pytest.param(train, id="gemslide", marks=pytest.mark.prove),
+]
+
+
 @pytest.fixture(scope="module")
 def single(road, tmp_path_factory):
-    return _train(road, tmp_path_factory.mktemp("single"), WAYS["single"])
+    return _train(road, tmp_path_factory.mktemp("single"), WAYS["single"], train_forked)
 
 
-def _train(road, folder, way, change=("", "")):
+def _train(road, folder, way, start, change=("", "")):
     """Train for an epoch in a project of its own."""
     share_tiles(road.project, folder)
     recipe = way.write(folder / "r.toml", steps=STEPS)
     recipe.write_text(recipe.read_text().replace(f"steps = {STEPS}", "epochs = 1").replace(*change))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OMP_NUM_THREADS", "1")  # bit equality holds for the same number of threads
-        return folder, train(recipe, folder, way.num_ranks)
+        return folder, start(recipe, folder, way.num_ranks)
 
 
 def _record(folder):
@@ -63,9 +74,16 @@ def _record(folder):
     return json.loads(path.read_text())
 
 
-@pytest.mark.parametrize("name", [name for name in WAYS if name != "single"])
-def test_a_run_on_several_ranks_ends_with_the_weights_of_one_process(road, single, tmp_path, name):
-    folder, trained = _train(road, tmp_path, WAYS[name])
+@pytest.mark.parametrize(
+    ("name", "start"),
+    [
+        ("master", train),
+        *(pytest.param(name, train_forked) for name in WAYS if name not in ("single", "master")),
+        *(pytest.param(name, train, marks=pytest.mark.prove) for name in WAYS if name != "master"),
+    ],
+)
+def test_a_run_on_several_ranks_ends_with_the_weights_of_one_process(road, single, tmp_path, name, start):
+    folder, trained = _train(road, tmp_path, WAYS[name], start)
 
     assert trained == single[1]  # the model id holds the SHA-256 of the weights
     ours = load_file(folder / "models" / trained.last / "model.safetensors")
@@ -102,19 +120,21 @@ def _check_plan_and_memory(record, way, *, tile_px):
     assert min(record["memory"]["live"]) > 0
 
 
-def test_recompute_keeps_less_than_it_would_without(single, road, tmp_path):
+@pytest.mark.parametrize("start", STARTS)
+def test_recompute_keeps_less_than_it_would_without(single, road, tmp_path, start):
     way = Way("single", more="recompute = {every = 2}")
 
-    folder, trained = _train(road, tmp_path, way)
+    folder, trained = _train(road, tmp_path, way, start)
 
     assert trained == single[1]
     assert _record(folder)["memory"]["live"][0] < 0.8 * _record(single[0])["memory"]["live"][0]
 
 
-def test_the_network_of_the_gems_authors_trains_and_gives_probabilities(road, tmp_path):
+@pytest.mark.parametrize("start", STARTS)
+def test_the_network_of_the_gems_authors_trains_and_gives_probabilities(road, tmp_path, start):
     way = Way("master", num_stages=2)
 
-    folder, trained = _train(road, tmp_path, way, change=("depth = 11", 'depth = 11\nvariant = "gems-public"'))
+    folder, trained = _train(road, tmp_path, way, start, change=("depth = 11", 'depth = 11\nvariant = "gems-public"'))
 
     classifier = Classifier.load(folder / "models" / trained.last)
     tiles_nhwc = np.random.default_rng(0).integers(0, 256, (5, 32, 32, 3), dtype=np.uint8)
@@ -149,12 +169,13 @@ def test_loss_metrics_and_images_are_in_the_tensorboard_file(single):
     assert len(log.Scalars("train/loss")) == STEPS  # the last one had what was left of the epoch
 
 
-def test_clipping_shows_the_norm_of_all_gradients(road, tmp_path):
+@pytest.mark.parametrize("start", STARTS)
+def test_clipping_shows_the_norm_of_all_gradients(road, tmp_path, start):
     share_tiles(road.project, tmp_path)
     recipe = Way("single").write(tmp_path / "r.toml", steps=SHORT)
     recipe.write_text(recipe.read_text().replace("lr = 0.05", "lr = 0.05\nclip_norm = 0.5"))
 
-    train(recipe, tmp_path, 1)
+    start(recipe, tmp_path, 1)
 
     norms = [scalar.value for scalar in _events(tmp_path).Scalars("train/gradient_norm")]
     assert len(norms) == SHORT
@@ -170,14 +191,30 @@ def _events(folder):
     return log
 
 
-def test_a_world_size_that_does_not_fit_is_one_message(road, gemslide, tmp_path):
+@pytest.fixture(params=["checked", pytest.param("gemslide", marks=pytest.mark.prove)])
+def refused(request, gemslide):
+    """Why a run does not start: the code and the message, from the check itself or from the command's last words."""
+
+    def check(recipe, project, num_ranks):
+        with pytest.raises(GemslideError) as error:
+            check_run(recipe, project, num_ranks)
+        return error.value.code, str(error.value)
+
+    def command(recipe, project, num_ranks):
+        done = gemslide("train", recipe, "--project", project, "--nproc", num_ranks)
+        assert done.code == 1
+        return re.search(r"^error \[(\w+)\]: (.*)", done.err, re.MULTILINE | re.DOTALL).groups()
+
+    return command if request.param == "gemslide" else check
+
+
+def test_a_world_size_that_does_not_fit_is_one_message(road, refused, tmp_path):
     recipe = write_recipe(tmp_path / "r.toml", strategy="master", num_stages=2)
 
-    done = gemslide("train", recipe, "--project", road.project.root, "--nproc", 3)
+    code, message = refused(recipe, road.project.root, 3)
 
-    assert done.code == 1
-    assert "error [wrong_world_size]" in done.err
-    assert "needs 2 ranks, but 3 are started" in done.err
+    assert code == "wrong_world_size"
+    assert "needs 2 ranks, but 3 are started" in message
 
 
 def test_a_tile_set_that_is_not_there_is_one_message(road, gemslide, tmp_path):
@@ -191,18 +228,18 @@ def test_a_tile_set_that_is_not_there_is_one_message(road, gemslide, tmp_path):
     assert "there are: small" in done.err
 
 
-def test_a_tile_that_the_network_cannot_take_is_one_message(road, gemslide, tmp_path):
+def test_a_tile_that_the_network_cannot_take_is_one_message(road, refused, tmp_path):
     (tmp_path / "slides").symlink_to(road.project.slides_dir)
     tiles = TileConfig(tile_px=48, mpp=1.0, classes=("cold", "warm"))
     make_tile_table(Project(tmp_path), "small", tiles, cohort=load_cohort(road.cohort))
     recipe = write_recipe(tmp_path / "r.toml")
     recipe.write_text(recipe.read_text().replace("depth = 11", 'depth = 11\nvariant = "gems-public"'))
 
-    done = gemslide("train", recipe, "--project", tmp_path)
+    code, message = refused(recipe, tmp_path, 1)
 
-    assert done.code == 1
-    assert "error [bad_recipe]: r.toml, tile set 'small'" in done.err
-    assert "a multiple of 32 px, got 48; use 32 or 64" in done.err
+    assert code == "bad_recipe"
+    assert message.startswith("r.toml, tile set 'small'")
+    assert "a multiple of 32 px, got 48; use 32 or 64" in message
 
 
 def test_more_stages_than_blocks_are_refused(road, tmp_path):
@@ -213,9 +250,6 @@ def test_more_stages_than_blocks_are_refused(road, tmp_path):
 
 
 def test_torchrun_with_a_misspelt_key_says_so_once(tmp_path):
-    import subprocess
-    import sys
-
     recipe = write_recipe(tmp_path / "r.toml")
     recipe.write_text(recipe.read_text().replace("tile_set", "tileset"))
     command = [sys.executable, "-m", "training.train", str(recipe), "--project", str(tmp_path)]
@@ -227,13 +261,13 @@ def test_torchrun_with_a_misspelt_key_says_so_once(tmp_path):
     assert done.stderr.count("did you mean `tile_set`") == 1
 
 
-def test_a_recipe_whose_name_cannot_name_a_model_is_refused(road, gemslide, tmp_path):
+def test_a_recipe_whose_name_cannot_name_a_model_is_refused(road, refused, tmp_path):
     recipe = write_recipe(tmp_path / "tiny (1).toml")
 
-    done = gemslide("train", recipe, "--project", road.project.root)
+    code, message = refused(recipe, road.project.root, 1)
 
-    assert done.code == 1
-    assert "error [bad_recipe]: tiny (1).toml" in done.err
+    assert code == "bad_recipe"
+    assert message.startswith("tiny (1).toml")
 
 
 def test_diverged_training_is_one_message_and_leaves_no_model(road, gemslide, tmp_path):
@@ -248,7 +282,7 @@ def test_diverged_training_is_one_message_and_leaves_no_model(road, gemslide, tm
     assert not (tmp_path / "models").exists()
 
 
-@pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("stop", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.prove)])
 def test_stopping_gemslide_stops_every_rank_and_publishes_nothing(road, tmp_path, stop):
     share_tiles(road.project, tmp_path)
     recipe = write_recipe(tmp_path / "r.toml", strategy="master", num_stages=2, steps=100_000)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -56,6 +57,7 @@ def write_tiff(path: Path) -> None:
             )
 
 
+@lru_cache(maxsize=1)  # its blurs take longer than everything else here
 def slide_pixels() -> np.ndarray:
     """Pink tissue with purple nuclei on white glass, from a fixed seed."""
     rng = np.random.default_rng(7)
@@ -67,7 +69,9 @@ def slide_pixels() -> np.ndarray:
     fibres = gaussian(rng.normal(size=(HEIGHT_PX0, WIDTH_PX0)), (2, 12))[..., None] * 300
     pixels[inside] = (np.array([226, 160, 196]) + fibres)[inside]
     pixels[inside & nuclei] = (96, 64, 140)
-    return np.clip(gaussian(pixels, 1, channel_axis=-1) + rng.normal(0, 2, pixels.shape), 0, 255).astype(np.uint8)
+    shown = np.clip(gaussian(pixels, 1, channel_axis=-1) + rng.normal(0, 2, pixels.shape), 0, 255).astype(np.uint8)
+    shown.flags.writeable = False
+    return shown
 
 
 def small_predictions() -> Predictions:

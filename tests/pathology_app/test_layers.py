@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from pathology_app.desktop.layers import LevelYxc, slide_layers
 from pathology_app.desktop.reader import napari_get_reader
+from pipeline.errors import UnreadableError
 from pipeline.project import Project
+from pipeline.store.layout import LABELS, TISSUE
 from pipeline.store.reader import StoreReader
 from tests.pathology_app.small_project import HEIGHT_PX0, MPP0, SLIDE_ID, STRIDE_PX0, WIDTH_PX0, small_predictions
 
@@ -53,6 +58,26 @@ def test_layers_lie_over_each_other(project: Project) -> None:
     assert prediction["scale"] == (STRIDE_PX0 * MPP0, STRIDE_PX0 * MPP0)
     covered_um = np.array(mask_yx.shape) * tissue["scale"]
     assert np.all(covered_um >= np.array([HEIGHT_PX0, WIDTH_PX0]) * MPP0 - tissue["scale"][0])
+
+
+def test_a_slide_without_a_tissue_mask_is_shown_without_its_layer(project: Project, tmp_path: Path) -> None:
+    whole = project.store_path(SLIDE_ID)
+    store = shutil.copytree(whole, tmp_path / whole.name)
+    shutil.rmtree(store / LABELS)
+
+    shown = [(kind, keywords["name"]) for _, keywords, kind in slide_layers(store)]
+
+    with_mask = [(kind, keywords["name"]) for _, keywords, kind in slide_layers(whole)]
+    assert shown == [layer for layer in with_mask if layer != ("labels", "tissue")] != with_mask
+
+
+def test_a_damaged_tissue_mask_is_not_taken_for_none(project: Project, tmp_path: Path) -> None:
+    whole = project.store_path(SLIDE_ID)
+    store = shutil.copytree(whole, tmp_path / whole.name)
+    (store / TISSUE / "zarr.json").unlink()
+
+    with pytest.raises(UnreadableError, match="no readable tissue mask"):
+        slide_layers(store)
 
 
 def test_predictions_keep_their_values(project: Project) -> None:

@@ -120,7 +120,7 @@ def test_a_package_of_an_earlier_version_far_from_its_run_has_settings_that_are_
 
 
 def test_what_is_not_there_is_refused_with_what_is(road, project):
-    with pytest.raises(UnreadableError, match=rf"no-such: no such model or run\. Models of .*: .*{road.model_id}"):
+    with pytest.raises(UnreadableError, match=rf"no-such: no such model in .* no such run in .*: .*{road.model_id}"):
         compare(road.model_id, "no-such", project)
 
 

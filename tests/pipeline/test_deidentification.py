@@ -162,8 +162,8 @@ def test_labels_are_in_the_store_when_asked_for_and_it_says_so(gemslide, pseudon
     stores = sorted((tmp_path / "slides").iterdir())
     for store in stores:
         attributes = StoreReader(store).attributes
-        assert attributes["associated"] == ["label"]
-        assert attributes["ingest"]["settings"]["keep_associated"] == ["label"]
+        assert attributes.associated == ("label",)
+        assert attributes.ingest["settings"]["keep_associated"] == ["label"]
     (record,) = (json.loads(path.read_text()) for path in (tmp_path / "runs").glob("*.json"))
     assert record["settings"]["ingest"]["keep_associated"] == ["label"]
     found = scan(tmp_path, identity)
@@ -180,7 +180,7 @@ def test_macros_are_in_the_store_when_the_settings_ask_for_them(gemslide, source
 
     assert done.code == 0, done.err
     store = tmp_path / "p/slides/S-1.ome.zarr"
-    assert StoreReader(store).attributes["associated"] == ["macro"]
+    assert StoreReader(store).attributes.associated == ("macro",)
     assert [line.split(":")[0] for line in scan(store, identity)] == ["values of 1/0/zarr.json"]
 
 

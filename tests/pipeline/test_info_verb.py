@@ -20,7 +20,7 @@ def told(capsys, tmp_path):
     """What the verb says, as a dictionary; the project is `tmp_path`."""
 
     def ask(path, series=None):
-        run_info(path, tmp_path, series=series, as_json=True)
+        run_info(str(path), tmp_path, series=series, as_json=True)
         return json.loads(capsys.readouterr().out)
 
     return ask
@@ -37,7 +37,7 @@ def test_a_jpeg_2000_slide_passes_through_and_its_store_says_so(told, tmp_path):
     assert stored["levels"][0] == "0: 700 × 500 px, downsample 1, pass-through, JPEG 2000, 256 px chunks"
     assert "built, zstd" in stored["levels"][1]
     assert stored["quality"] == "not checked"
-    assert told(tmp_path / "S-1") == stored  # by its id in the project
+    assert told("S-1") == stored  # by its id in the project
 
 
 def test_levels_asked_for_in_jpeg_and_rebuilt_tiles_are_told(told, tmp_path):
@@ -51,7 +51,7 @@ def test_levels_asked_for_in_jpeg_and_rebuilt_tiles_are_told(told, tmp_path):
     found = told(store)
 
     assert "decode, JPEG at quality 85" in found["levels"][0]
-    assert found["levels"][0].endswith("2 damaged tiles rebuilt from the level before")
+    assert found["levels"][0].endswith("2 damaged tiles repaired from the level before")
     assert found["scanned"] == "300 × 200 px at x 10, y 20"
 
 

@@ -30,7 +30,6 @@ def swapped(road: SmallRoad, tmp_path: Path) -> Project:
     """The road's project with the folders of two stores swapped."""
     project = Project(tmp_path / "project")
     shutil.copytree(road.project.root, project.root)
-    shutil.rmtree(project.results_dir, ignore_errors=True)  # other tests infer in the road's project
     one, other = project.store_path("small-train"), project.store_path("small-test")
     temporary = one.with_name("aside")
     one.rename(temporary)

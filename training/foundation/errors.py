@@ -35,6 +35,18 @@ class UnreadableError(GemslideError):
     code = "unreadable"
 
 
+class NoSlidesError(GemslideError):
+    """The project has no slides."""
+
+    code = "no_slides"
+
+
+class AmbiguousSeriesError(GemslideError):
+    """A folder holds several slides, and the one that is meant was not named, or is none of them."""
+
+    code = "which_series"
+
+
 class CorruptTileError(GemslideError):
     """A tile of the slide cannot be decoded."""
 

@@ -5,7 +5,6 @@ Findings are one sentence each, and name a key as it stands in the file: `[inges
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, get_args
@@ -13,6 +12,7 @@ from typing import Any, TypeVar, get_args
 from pydantic import BaseModel, ConfigDict, Tag, ValidationError
 
 from training.foundation.errors import BadRecipeError
+from training.foundation.spelling import nearest
 from training.foundation.toml_file import read_toml
 
 
@@ -25,11 +25,14 @@ class Section(BaseModel):
 T = TypeVar("T", bound=Section)
 
 
-def load_section(kind: type[T], path: Path, *, default: T | None = None) -> T:
+def load_section(
+    kind: type[T], path: Path, *, default: T | None = None, earlier_names: Mapping[str, str] | None = None
+) -> T:
     """Read a TOML file as `kind`.
 
     Args:
         default: what stands for a file that is not there; None: there must be one.
+        earlier_names: of tables, and what they are called now.
 
     Raises:
         BadRecipeError: cannot be read, not TOML, an unknown key, or values that do not fit.
@@ -42,6 +45,11 @@ def load_section(kind: type[T], path: Path, *, default: T | None = None) -> T:
         raise BadRecipeError(f"{path}: cannot be read: {error.strerror}.") from error
     except ValueError as error:
         raise BadRecipeError(f"{path}: not valid TOML: {error}.") from error
+    for earlier, now in (earlier_names or {}).items():
+        if earlier in raw and now in raw:
+            raise BadRecipeError(f"{path}: has both [{now}] and [{earlier}], the section's earlier name. Keep [{now}].")
+        if earlier in raw:
+            raw[now] = raw.pop(earlier)
     return parse_section(kind, raw, where=str(path))
 
 
@@ -73,9 +81,8 @@ def replace(section: T, **changes: object) -> T:
 
 def did_you_mean(word: str, known: Iterable[str], *, what: str = "keys") -> str:
     """The known word that is nearest to a misspelt one; all of them where none is near."""
-    words = sorted(known)
-    near = difflib.get_close_matches(word, words, n=1)
-    return f"did you mean `{near[0]}`?" if near else f"known {what}: {', '.join(words)}"
+    near = nearest(word, known)
+    return f"did you mean `{near[0]}`?" if near else f"known {what}: {', '.join(sorted(known))}"
 
 
 def _sentence(kind: type[Section], detail: dict[str, Any]) -> str:

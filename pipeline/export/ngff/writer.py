@@ -13,6 +13,7 @@ import numpy as np
 from numcodecs.blosc import Blosc
 from numpy.typing import NDArray
 
+from pipeline.box import Box
 from pipeline.errors import UnreadableError
 from pipeline.progress import Advance
 from pipeline.store.array_reader import ArrayReader
@@ -93,7 +94,7 @@ class NgffExport:
 
     def _write_level_04(self, path: Path, array: ArrayReader) -> None:
         def read(y_px: int, x_px: int, height_px: int, width_px: int) -> NDArray[np.uint8]:
-            return np.moveaxis(array.read_region(x_px, y_px, width_px, height_px), -1, 0)
+            return np.moveaxis(array.read_region(Box(x_px, y_px, width_px, height_px)), -1, 0)
 
         self._write_v2(path, (3, array.spec.height_px, array.spec.width_px), read, FILL_VALUE)
 
@@ -246,9 +247,9 @@ def _write_file(path: Path, data: bytes) -> None:
 
 def about_export(reader: StoreReader) -> dict[str, Any]:
     """What NGFF has no place for: which slide, its scale and colours. Nothing here names a file or a person."""
-    kept = ("slide_id", "mpp0", "icc", "objective_power", "scanner_model")
+    about = reader.attributes
     return {
-        **{key: reader.attributes.get(key) for key in kept},
-        "source_sha256": reader.source_sha256,
-        "routes": [level["route"] for level in reader.attributes["levels"]],
+        **about.model_dump(include={"slide_id", "mpp0", "icc", "objective_power", "scanner_model"}),
+        "source_sha256": about.source.sha256,
+        "routes": [level.route for level in about.levels],
     }

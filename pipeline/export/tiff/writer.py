@@ -10,6 +10,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import tifffile
 
+from pipeline.box import Box
 from pipeline.codecs.images import encode_jpeg_2000
 from pipeline.codecs.types import Pixels
 from pipeline.export.jpeg_kind import JpegKind, jpeg_kind
@@ -108,7 +109,7 @@ class TiffExport:
         width_px, height_px = self.reader.size_wh_px0
         images = [OmeImage(self.reader.slide_id, width_px, height_px, self.reader.mpp0)]
         images += [OmeImage(n, a.spec.width_px, a.spec.height_px, None) for n, a in self.associated.items()]
-        return ome_tiff_xml(images, self.reader.attributes.get("objective_power"))
+        return ome_tiff_xml(images, self.reader.attributes.objective_power)
 
     def _coding(self, name: str, array: ArrayReader) -> tuple[dict[str, Any], str]:
         """tifffile's options that carry the tiles of one page, and what that means in words."""
@@ -155,7 +156,7 @@ class TiffExport:
         self.advance.expect(-(-array.spec.height_px // t))
         for y_px in range(0, array.spec.height_px, t):
             for x_px in range(0, array.spec.width_px, t):
-                yield array.read_region(x_px, y_px, t, t)
+                yield array.read_region(Box(x_px, y_px, t, t))
             self.advance(1)
 
 

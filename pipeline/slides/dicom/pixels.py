@@ -10,6 +10,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from pipeline.box import Box
 from pipeline.codecs.types import Pixels, Stream, StreamCodec
 from pipeline.errors import CorruptTileError, NotBrightfieldRgbError, UnreadableError
 from pipeline.slides.dicom.decoder import FrameDecoder
@@ -124,16 +125,16 @@ class DicomLevel:
 
     # --- pixels ----------------------------------------------------------------------------------
 
-    def read_region(self, x_px: int, y_px: int, width_px: int, height_px: int) -> Pixels:
-        """Pixels of the level, uint8 (height_px, width_px, 3); white outside and where there is no frame."""
+    def read_region(self, box: Box) -> Pixels:
+        """Pixels of the level, uint8 (box.height_px, box.width_px, 3); white outside and where there is no frame."""
         matrix = self.matrix
-        region = np.full((height_px, width_px, 3), 255, np.uint8)
-        columns = _touched(x_px, width_px, matrix.tile_w_px, self.columns)
-        for row in _touched(y_px, height_px, matrix.tile_h_px, self.rows):
+        region = np.full((box.height_px, box.width_px, 3), 255, np.uint8)
+        columns = _touched(box.x_px, box.width_px, matrix.tile_w_px, self.columns)
+        for row in _touched(box.y_px, box.height_px, matrix.tile_h_px, self.rows):
             for column in columns:
                 tile = self._tile(row, column)
                 if tile is not None:
-                    paste(region, tile, column * matrix.tile_w_px - x_px, row * matrix.tile_h_px - y_px)
+                    paste(region, tile, column * matrix.tile_w_px - box.x_px, row * matrix.tile_h_px - box.y_px)
         return region
 
     def _tile(self, row: int, column: int) -> Pixels | None:

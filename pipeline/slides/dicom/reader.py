@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from pathlib import Path
 
+from pipeline.box import Box
 from pipeline.codecs.types import Pixels
 from pipeline.errors import DecompressionBombError, UnreadableError
 from pipeline.slides.dicom.header import Header, read_header, refusing_damage
@@ -116,8 +117,8 @@ class DicomSlide:
         tile_px = matrix.tile_w_px if matrix.tile_w_px == matrix.tile_h_px else None
         return level_size(matrix.width_px, matrix.height_px, first.width_px, first.height_px, tile_px=tile_px)
 
-    def read_region(self, level: int, x_px: int, y_px: int, width_px: int, height_px: int) -> Pixels:
-        return self._levels[level].read_region(x_px, y_px, width_px, height_px)
+    def read_region(self, level: int, box: Box) -> Pixels:
+        return self._levels[level].read_region(box)
 
     def encoded_level(self, level: int) -> EncodedLevel | str:
         source = self._levels[level]
@@ -133,7 +134,7 @@ class DicomSlide:
                     f"{self._name}: its {name} image claims {width_px}×{height_px} px; at most "
                     f"{MAX_WHOLE_PAGE_BYTES >> 20} MiB are read."
                 )
-            return image.read_region(0, 0, width_px, height_px)
+            return image.read_region(Box(0, 0, width_px, height_px))
 
     def __enter__(self) -> DicomSlide:
         return self

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from pathlib import Path
 
-from pipeline.errors import UnreadableError
+from pipeline.errors import AmbiguousSeriesError, UnreadableError
 from pipeline.slides.dicom.header import WHOLE_SLIDE_IMAGE, Brief, Header, read_brief
 from pipeline.slides.reading import is_dicom
 
@@ -23,7 +23,8 @@ def files_of_slide(path: Path, series: str | None) -> list[Path]:
         series: Series Instance UID, or an end of it that only one has; None when there is only one.
 
     Raises:
-        UnreadableError: no whole-slide images, several series and none named, or a damaged file.
+        UnreadableError: no whole-slide images, or a damaged file.
+        AmbiguousSeriesError: several series and none named, or none of this name.
     """
     if path.is_dir():
         return _files_of_series(path, series)
@@ -96,7 +97,7 @@ def _files_of_series(folder: Path, series: str | None) -> list[Path]:
     chosen = [uid for uid in by_series if series is None or uid == series]
     chosen = chosen or [uid for uid in by_series if series and uid.endswith(series)]
     if len(chosen) != 1:
-        raise UnreadableError(_which(folder, by_series, series, len(chosen)))
+        raise AmbiguousSeriesError(_which(folder, by_series, series, len(chosen)))
     return sorted(brief.path for brief in by_series[chosen[0]])
 
 

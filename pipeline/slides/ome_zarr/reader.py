@@ -14,11 +14,18 @@ from xml.etree import ElementTree
 import numpy as np
 import zarr
 
+from pipeline.box import Box
 from pipeline.codecs.types import Pixels
-from pipeline.errors import CorruptTileError, DecompressionBombError, NotBrightfieldRgbError, UnreadableError
+from pipeline.errors import (
+    AmbiguousSeriesError,
+    CorruptTileError,
+    DecompressionBombError,
+    NotBrightfieldRgbError,
+    UnreadableError,
+)
 from pipeline.slides.limits import MAX_UNPACK_RATIO, SMALL_CLAIM_BYTES
 from pipeline.slides.ome_zarr.metadata import Axes, Multiscale, associated_name, ome_attributes, read_multiscale
-from pipeline.slides.slide import EncodedLevel, LevelSize, SlideInfo, level_size
+from pipeline.slides.slide import EncodedLevel, LevelSize, SlideInfo, level_size, paste
 from pipeline.units import is_plausible_mpp
 
 ZARR_ERRORS = (
@@ -86,7 +93,7 @@ class OmeZarrSlide:
         if series in self._images and series:
             return series
         have = ", ".join(self._images) if self._images != [""] else "one image, which has no name: leave out --series"
-        raise UnreadableError(f"{self._name}: has no series {series!r}. It has {have}.")
+        raise AmbiguousSeriesError(f"{self._name}: has no series {series!r}. It has {have}.")
 
     def _attributes(self, path: str) -> Mapping[str, Any]:
         try:
@@ -176,8 +183,8 @@ class OmeZarrSlide:
 
     # --- pixels ----------------------------------------------------------------------------------
 
-    def read_region(self, level: int, x_px: int, y_px: int, width_px: int, height_px: int) -> Pixels:
-        return self._levels[level].read_region(x_px, y_px, width_px, height_px)
+    def read_region(self, level: int, box: Box) -> Pixels:
+        return self._levels[level].read_region(box)
 
     def encoded_level(self, level: int) -> EncodedLevel | str:
         return "chunks of an OME-Zarr are decoded and stored again"
@@ -193,7 +200,7 @@ class OmeZarrSlide:
             raise DecompressionBombError(
                 f"{self._name}: its {name} image claims {level.width_px}×{level.height_px} px."
             )
-        return level.read_region(0, 0, level.width_px, level.height_px)
+        return level.read_region(Box(0, 0, level.width_px, level.height_px))
 
     def _unreadable(self, error: Exception) -> UnreadableError:
         return UnreadableError(
@@ -245,23 +252,23 @@ class _Level:
             tile_px=chunk_x if chunk_x == chunk_y else None,
         )  # fmt: skip
 
-    def read_region(self, x_px: int, y_px: int, width_px: int, height_px: int) -> Pixels:
-        region = np.full((height_px, width_px, 3), 255, np.uint8)
-        x0, y0 = max(0, x_px), max(0, y_px)
-        x1, y1 = min(self.width_px, x_px + width_px), min(self.height_px, y_px + height_px)
-        if x0 < x1 and y0 < y1:
-            region[y0 - y_px : y1 - y_px, x0 - x_px : x1 - x_px] = self._read(x0, y0, x1, y1)
+    def read_region(self, box: Box) -> Pixels:
+        region = np.full((box.height_px, box.width_px, 3), 255, np.uint8)
+        inside = box.within(self.width_px, self.height_px)
+        if not inside.is_empty:
+            paste(region, self._read(inside), inside.x_px - box.x_px, inside.y_px - box.y_px)
         return region
 
-    def _read(self, x0: int, y0: int, x1: int, y1: int) -> Pixels:
+    def _read(self, box: Box) -> Pixels:
         axes = self._axes
-        box = {"x": slice(x0, x1), "y": slice(y0, y1), "c": slice(None)}
+        parts = {"x": slice(box.x_px, box.right_px), "y": slice(box.y_px, box.bottom_px), "c": slice(None)}
         try:
-            found = np.asarray(self._array[tuple(box.get(name, 0) for name in axes.names)])
+            found = np.asarray(self._array[tuple(parts.get(name, 0) for name in axes.names)])
         except ZARR_ERRORS as error:
             raise CorruptTileError(
-                f"{self._name}: the region at x={x0}, y={y0} of the {self.width_px}×{self.height_px} px level cannot "
-                f"be decoded: {type(error).__name__}: {error}. A chunk is damaged; copy or convert it again."
+                f"{self._name}: the region at x={box.x_px}, y={box.y_px} of the {self.width_px}×{self.height_px} px "
+                f"level cannot be decoded: {type(error).__name__}: {error}. "
+                "A chunk is damaged; copy or convert it again."
             ) from error
-        kept = [name for name in axes.names if name in box]
+        kept = [name for name in axes.names if name in parts]
         return found.transpose([kept.index(name) for name in ("y", "x", "c")])

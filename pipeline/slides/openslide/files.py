@@ -7,12 +7,10 @@ from xml.etree import ElementTree
 
 import tifffile
 
+from pipeline.box import Box
 from pipeline.errors import UnreadableError
 from pipeline.slides.openslide.validate import read_ini
 from pipeline.slides.tiff.reader import TIFF_ERRORS
-
-Box = tuple[int, int, int, int]
-"""x, y, width, height in one level's pixels."""
 
 
 def companion_files(path: Path, vendor: str) -> tuple[Path, ...]:
@@ -55,7 +53,7 @@ def scn_areas(path: Path) -> list[list[Box]]:
     # OpenSlide takes the finest scale among the areas for each level.
     nm_per_px = [min(scales) for scales in zip(*(scales for _, scales, _ in areas), strict=True)]
     return [
-        [(int(x_nm / scale), int(y_nm / scale), *sizes[level]) for (x_nm, y_nm), _, sizes in areas]
+        [Box(int(x_nm / scale), int(y_nm / scale), *sizes[level]) for (x_nm, y_nm), _, sizes in areas]
         for level, scale in enumerate(nm_per_px)
     ]
 

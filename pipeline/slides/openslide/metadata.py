@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Mapping
 
+from pipeline.box import Box
 from pipeline.slides.scanner_models import known_model
 from pipeline.units import is_plausible_mpp
 
@@ -42,17 +43,14 @@ def scanner_model_of(properties: Mapping[str, str]) -> str | None:
     return next((model for model in found if model is not None), None)
 
 
-def bounds_px0(properties: Mapping[str, str], size_wh0: tuple[int, int]) -> tuple[int, int, int, int] | None:
-    """x, y, width, height of what was scanned; None where OpenSlide does not say or it is everything."""
+def bounds_px0(properties: Mapping[str, str], size_wh0: tuple[int, int]) -> Box | None:
+    """What was scanned; None where OpenSlide does not say or it is everything."""
     texts = [properties.get(f"openslide.bounds-{name}", "") for name in ("x", "y", "width", "height")]
     if not all(re.fullmatch("-?[0-9]+", text) for text in texts):
         return None
     x, y, width, height = (int(text) for text in texts)
-    left, top = max(0, x), max(0, y)
-    right, bottom = min(size_wh0[0], x + width), min(size_wh0[1], y + height)
-    if right <= left or bottom <= top or (left, top, right, bottom) == (0, 0, *size_wh0):
-        return None
-    return left, top, right - left, bottom - top
+    scanned = Box(x, y, width, height).within(*size_wh0)
+    return None if scanned.is_empty or scanned == (0, 0, *size_wh0) else scanned
 
 
 def tile_side_px(properties: Mapping[str, str], level: int) -> int | None:

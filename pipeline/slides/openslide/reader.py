@@ -15,13 +15,14 @@ import numpy as np
 import openslide
 from PIL import Image, ImageCms
 
+from pipeline.box import Box
 from pipeline.codecs.types import Pixels
 from pipeline.errors import CorruptTileError, DecompressionBombError, NotBrightfieldRgbError, UnreadableError
 from pipeline.slides.limits import MAX_UNPACK_RATIO, SMALL_CLAIM_BYTES
-from pipeline.slides.openslide.files import Box, companion_files, scn_areas
+from pipeline.slides.openslide.files import companion_files, scn_areas
 from pipeline.slides.openslide.metadata import bounds_px0, mpp_of, positive, scanner_model_of, tile_side_px
 from pipeline.slides.openslide.validate import check_claims
-from pipeline.slides.slide import EncodedLevel, SlideInfo, level_size
+from pipeline.slides.slide import EncodedLevel, SlideInfo, level_size, paste
 from pipeline.slides.tiff.prescan import prescan_tags
 
 _PIECE_PX = 2048
@@ -119,43 +120,42 @@ class VendorSlide:
                 "The header is damaged."
             )
 
-    def read_region(self, level: int, x_px: int, y_px: int, width_px: int, height_px: int) -> Pixels:
-        box = (x_px, y_px, width_px, height_px)
+    def read_region(self, level: int, box: Box) -> Pixels:
         pieces = list(self._pieces(level, box))
         if pieces == [box]:
             whole = self._read_piece(level, box)
-            return _white(width_px, height_px) if whole is None else whole
-        region = _white(width_px, height_px)
-        for x, y, width, height in pieces:
-            piece = self._read_piece(level, (x, y, width, height))
-            if piece is not None:
-                region[y - y_px : y - y_px + height, x - x_px : x - x_px + width] = piece
+            return _white(*box.size_wh_px) if whole is None else whole
+        region = _white(*box.size_wh_px)
+        for piece in pieces:
+            pixels = self._read_piece(level, piece)
+            if pixels is not None:
+                paste(region, pixels, piece.x_px - box.x_px, piece.y_px - box.y_px)
         return region
 
     def _pieces(self, level: int, box: Box) -> Iterator[Box]:
         """Parts of a region that may hold something, each small enough to be read at once."""
         size = self.info.levels[level]
-        box = _overlap(box, (0, 0, size.width_px, size.height_px))
+        box = box.within(size.width_px, size.height_px)
         step = self._steps[self._source_levels[level]]
         if self.info.bounds_px0 is not None:
-            box = _overlap(box, _grown(self.info.bounds_px0, step))
+            box = box.overlap(_grown(self.info.bounds_px0, step))
         cells = _cut_along(self._scn_areas[self._source_levels[level]], box) if self._scn_areas else [box]
         for x, y, width, height in cells:
             for top in range(y, y + height, _PIECE_PX):
                 for left in range(x, x + width, _PIECE_PX):
-                    yield left, top, min(_PIECE_PX, x + width - left), min(_PIECE_PX, y + height - top)
+                    yield Box(left, top, min(_PIECE_PX, x + width - left), min(_PIECE_PX, y + height - top))
 
     def _read_piece(self, level: int, box: Box) -> Pixels | None:
         """Pixels of a piece; None when nothing of it was scanned."""
         source_level = self._source_levels[level]
         slide = self._handle.slide
-        location_xy0 = self._location_xy0(level, box[0], box[1])
+        location_xy0 = self._location_xy0(level, box.x_px, box.y_px)
         try:
-            rgba = slide.read_region(location_xy0, source_level, box[2:])
+            rgba = slide.read_region(location_xy0, source_level, box.size_wh_px)
         except openslide.OpenSlideError as error:
             self._handle.replace(slide)
             raise CorruptTileError(
-                f"{self._name}: OpenSlide cannot read level {source_level} at x={box[0]}, y={box[1]}: {error}. "
+                f"{self._name}: OpenSlide cannot read level {source_level} at x={box.x_px}, y={box.y_px}: {error}. "
                 "The file is damaged there; copy or scan it again."
             ) from error
         return _on_white(rgba)
@@ -233,19 +233,12 @@ def _cut_along(areas: list[Box], box: Box) -> Iterator[Box]:
 
     OpenSlide cuts towards zero from an area's corner: a region that begins left of it shows it a pixel off.
     """
-    x, y, width, height = box
-    x_cuts = {edge for a in areas for edge in (a[0], a[0] + a[2]) if x < edge < x + width} | {x, x + width}
-    y_cuts = {edge for a in areas for edge in (a[1], a[1] + a[3]) if y < edge < y + height} | {y, y + height}
-    for top, bottom in pairwise(sorted(y_cuts)):
-        for left, right in pairwise(sorted(x_cuts)):
-            if any(a[0] <= left < a[0] + a[2] and a[1] <= top < a[1] + a[3] for a in areas):
-                yield left, top, right - left, bottom - top
-
-
-def _overlap(box: Box, other: Box) -> Box:
-    x, y = max(box[0], other[0]), max(box[1], other[1])
-    right, bottom = min(box[0] + box[2], other[0] + other[2]), min(box[1] + box[3], other[1] + other[3])
-    return x, y, max(0, right - x), max(0, bottom - y)
+    x_cuts = {edge for a in areas for edge in (a.x_px, a.right_px) if box.x_px < edge < box.right_px}
+    y_cuts = {edge for a in areas for edge in (a.y_px, a.bottom_px) if box.y_px < edge < box.bottom_px}
+    for top, bottom in pairwise(sorted(y_cuts | {box.y_px, box.bottom_px})):
+        for left, right in pairwise(sorted(x_cuts | {box.x_px, box.right_px})):
+            if any(a.x_px <= left < a.right_px and a.y_px <= top < a.bottom_px for a in areas):
+                yield Box(left, top, right - left, bottom - top)
 
 
 def _grown(box_px0: Box, step: float) -> Box:
@@ -253,7 +246,7 @@ def _grown(box_px0: Box, step: float) -> Box:
     x, y, width, height = box_px0
     left, top = math.floor(x / step) - _MARGIN_PX, math.floor(y / step) - _MARGIN_PX
     right, bottom = math.ceil((x + width) / step) + _MARGIN_PX, math.ceil((y + height) / step) + _MARGIN_PX
-    return left, top, right - left, bottom - top
+    return Box(left, top, right - left, bottom - top)
 
 
 def _white(width_px: int, height_px: int) -> Pixels:
@@ -311,19 +304,19 @@ class ReferenceDecoder:
     def name(self) -> str:
         return f"openslide {library_version()}"
 
-    def read(self, level: int, x_px: int, y_px: int, width_px: int, height_px: int) -> Pixels | None:
+    def read(self, level: int, box: Box) -> Pixels | None:
         """Pixels of one tile, None where OpenSlide cannot read it or only between its pixels."""
         downsample = self._slide.level_downsamples[level]
-        location_xy0 = (round(x_px * downsample), round(y_px * downsample))
-        if any(abs(at0 / downsample - at) > _MAX_OFFSET_PX for at0, at in zip(location_xy0, (x_px, y_px), strict=True)):
+        location_xy0 = (round(box.x_px * downsample), round(box.y_px * downsample))
+        if any(abs(at0 / downsample - at) > _MAX_OFFSET_PX for at0, at in zip(location_xy0, box[:2], strict=True)):
             return None
         try:
-            pixels = _on_white(self._slide.read_region(location_xy0, level, (width_px, height_px)))
+            pixels = _on_white(self._slide.read_region(location_xy0, level, box.size_wh_px))
         except openslide.OpenSlideError:
             # OpenSlide's errors latch: open again for the next tile.
             self._slide = openslide.OpenSlide(self._slide._filename)
             return None
-        return _white(width_px, height_px) if pixels is None else pixels
+        return _white(*box.size_wh_px) if pixels is None else pixels
 
     def close(self) -> None:
         self._slide.close()

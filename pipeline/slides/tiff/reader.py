@@ -15,6 +15,7 @@ import numpy as np
 import tifffile
 from imagecodecs import DelayedImportError
 
+from pipeline.box import Box
 from pipeline.codecs import jpeg, jpeg2000
 from pipeline.codecs.types import Pixels
 from pipeline.errors import CorruptTileError, NotBrightfieldRgbError, UnreadableError
@@ -104,8 +105,8 @@ class TiffSlide:
             associated=tuple(self._associated),
         )
 
-    def read_region(self, level: int, x_px: int, y_px: int, width_px: int, height_px: int) -> Pixels:
-        return self._levels[level].read_region(x_px, y_px, width_px, height_px)
+    def read_region(self, level: int, box: Box) -> Pixels:
+        return self._levels[level].read_region(box)
 
     def encoded_level(self, level: int) -> EncodedLevel | str:
         page = self._levels[level].page
@@ -153,16 +154,17 @@ class TiffLevel:
             raise self._corrupt(row, column, f"its bytes end at {offset + count}, the file at {self._file_bytes}")
         return read_at(self._fd, count, offset, self._name)
 
-    def read_region(self, x_px: int, y_px: int, width_px: int, height_px: int) -> Pixels:
-        region = np.full((height_px, width_px, 3), 255, np.uint8)
+    def read_region(self, box: Box) -> Pixels:
+        """Pixels of the level, uint8 (box.height_px, box.width_px, 3); white outside it."""
+        region = np.full((box.height_px, box.width_px, 3), 255, np.uint8)
         tile_w, tile_h = self._segment_wh
-        columns = range(max(0, x_px // tile_w), min(self.columns, -(-(x_px + width_px) // tile_w)))
-        rows = range(max(0, y_px // tile_h), min(self.rows, -(-(y_px + height_px) // tile_h)))
+        inside = box.within(self.width_px, self.height_px)
+        rows, columns = inside.cells(self._segment_wh) if not inside.is_empty else (range(0), range(0))
         for row in rows:
             for column in columns:
                 tile = self._tile(row, column) if self.is_tiled else self._page_once()
                 if tile is not None:
-                    paste(region, tile, column * tile_w - x_px, row * tile_h - y_px)
+                    paste(region, tile, column * tile_w - box.x_px, row * tile_h - box.y_px)
         return region
 
     def _tile(self, row: int, column: int) -> Pixels | None:

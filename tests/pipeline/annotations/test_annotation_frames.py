@@ -12,6 +12,7 @@ from shapely.geometry import box
 
 from pipeline.annotations.files import write_annotations
 from pipeline.annotations.objects import AnnotationFile, AnnotationObject
+from pipeline.box import Box
 from pipeline.cohort.manifest import load_cohort
 from pipeline.config import TileConfig
 from pipeline.files import sha256_of
@@ -100,7 +101,7 @@ def test_the_painted_pixels_stand_in_the_store_where_the_tiles_are(slide):
     reader = StoreReader(project.store_path("S-1"))
 
     for x, y in ((0, 0), (5 * TILE_PX, 3 * TILE_PX), (30 * TILE_PX, 20 * TILE_PX)):
-        pixels = reader.read_region(0, x, y, TILE_PX, TILE_PX)
+        pixels = reader.read_region(0, Box(x, y, TILE_PX, TILE_PX))
         assert (pixels == COLORS[mask[y : y + TILE_PX, x : x + TILE_PX]]).all()
 
 

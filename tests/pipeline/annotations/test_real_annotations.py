@@ -10,6 +10,7 @@ import shapely
 from pipeline.annotations.files import read_annotations, write_annotations
 from pipeline.annotations.region import check_regions, outside
 from pipeline.annotations.repair import labelled_regions
+from pipeline.box import Box
 from pipeline.errors import BadAnnotationError
 from pipeline.slides.registry import open_slide
 
@@ -128,7 +129,7 @@ def test_nuclei_outlined_in_imagescope_lie_on_the_dark_pixels_of_their_slide(rea
     regions, _ = labelled_regions(read_annotations(real_slides / MONUSAC / f"{stem}.xml"))
     with open_slide(real_slides / MONUSAC / f"{stem}.svs") as slide:
         size = slide.info.levels[0]
-        pixels = slide.read_region(0, 0, 0, size.width_px, size.height_px)
+        pixels = slide.read_region(0, Box(0, 0, size.width_px, size.height_px))
     check_regions(regions, (size.width_px, size.height_px))
     density = -np.log10((pixels.astype(float) + 1) / 256).mean(-1)
 

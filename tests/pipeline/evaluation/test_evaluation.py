@@ -24,9 +24,10 @@ LABELS = np.array([0, 0, 1, 1])
 
 
 @pytest.fixture(scope="module")
-def evaluation(road):
-    infer_slide(road.test_slide, Predictor.load(road.project.models_dir / road.model_id), road.project, InferConfig())
-    return evaluate_model(road.project, road.model_id, "small", EvaluateConfig())
+def evaluation(road_copy):
+    predictor = Predictor.load(road_copy.project.models_dir / road_copy.model_id)
+    infer_slide(road_copy.test_slide, predictor, road_copy.project, InferConfig())
+    return evaluate_model(road_copy.project, road_copy.model_id, "small", EvaluateConfig())
 
 
 def test_metrics_of_a_case_counted_by_hand():
@@ -45,13 +46,13 @@ def test_many_classes_take_the_likeliest():
     assert tile_metrics(np.array([1, 0, 2]), p, 0.9)["accuracy"] == 1.0
 
 
-def test_an_evaluation_compares_the_model_with_two_baselines(road, evaluation):
+def test_an_evaluation_compares_the_model_with_two_baselines(road_copy, evaluation):
     assert list(evaluation.by_method) == ["this model", "untrained network", "mean colour (logistic regression)"]
     assert evaluation.by_method["mean colour (logistic regression)"]["accuracy"] > 0.9
     assert evaluation.by_method["this model"]["tiles"] == 150
     assert evaluation.trained_on_this_split
     assert evaluation.confusion.sum() == 150
-    assert [slide["slide_id"] for slide in evaluation.by_slide] == [road.test_slide]
+    assert [slide["slide_id"] for slide in evaluation.by_slide] == [road_copy.test_slide]
 
 
 def test_the_mean_colour_baseline_never_sees_the_test_split(road):
@@ -63,8 +64,8 @@ def test_the_mean_colour_baseline_never_sees_the_test_split(road):
     assert np.array_equal(before, mean_colour(dataset, test))
 
 
-def test_the_report_is_one_file_that_asks_nothing_of_the_network(road, evaluation):
-    path = write_report(road.project, evaluation)
+def test_the_report_is_one_file_that_asks_nothing_of_the_network(road_copy, evaluation):
+    path = write_report(road_copy.project, evaluation)
     html = path.read_text()
 
     assert "Research use only. Not for diagnosis." in html
@@ -75,49 +76,49 @@ def test_the_report_is_one_file_that_asks_nothing_of_the_network(road, evaluatio
 
 
 @pytest.fixture
-def own(road, tmp_path):
-    """A project with tile sets of its own over the road's slides and models."""
+def own(road_copy, tmp_path):
+    """A project with tile sets of its own over the copy's slides and models."""
     for name in ("slides", "models"):
-        (tmp_path / name).symlink_to(road.project.root / name)
+        (tmp_path / name).symlink_to(road_copy.project.root / name)
     return Project(tmp_path)
 
 
-def test_a_split_without_labels_is_refused(road, own):
+def test_a_split_without_labels_is_refused(road_copy, own):
     make_tile_table(own, "bare", TileConfig(tile_px=32, mpp=1.0, classes=("cold", "warm")), cohort=None)
 
     with pytest.raises(EmptyTableError, match="no labelled tiles in split 'test'"):
-        evaluate_model(own, road.model_id, "bare", EvaluateConfig())
+        evaluate_model(own, road_copy.model_id, "bare", EvaluateConfig())
 
 
-def test_a_tile_set_of_another_size_is_refused(road, own):
+def test_a_tile_set_of_another_size_is_refused(road_copy, own):
     other = TileConfig(tile_px=64, mpp=1.0, classes=("cold", "warm"))
-    make_tile_table(own, "other", other, cohort=load_cohort(road.cohort))
+    make_tile_table(own, "other", other, cohort=load_cohort(road_copy.cohort))
 
     with pytest.raises(BadRecipeError, match=r"looks at 32 px at 1\.0 µm/px, tile set 'other' has 64 px"):
-        evaluate_model(own, road.model_id, "other", EvaluateConfig())
+        evaluate_model(own, road_copy.model_id, "other", EvaluateConfig())
 
 
-def test_a_slide_that_was_not_inferred_is_named(road, evaluation):
+def test_a_slide_that_was_not_inferred_is_named(road_copy, evaluation):
     with pytest.raises(UnreadableError, match=r"small-val.*no readable predictions"):
-        evaluate_model(road.project, road.model_id, "small", EvaluateConfig(split="val"))
+        evaluate_model(road_copy.project, road_copy.model_id, "small", EvaluateConfig(split="val"))
 
 
-def test_tiles_the_model_did_not_look_at_are_not_scored_with_their_neighbours(road, own, evaluation):
+def test_tiles_the_model_did_not_look_at_are_not_scored_with_their_neighbours(road_copy, own, evaluation):
     overlapping = TileConfig(tile_px=32, mpp=1.0, overlap_px=16, classes=("cold", "warm"), min_tissue=0.9)
-    make_tile_table(own, "overlap", overlapping, cohort=load_cohort(road.cohort))
+    make_tile_table(own, "overlap", overlapping, cohort=load_cohort(road_copy.cohort))
 
     with pytest.raises(BadRecipeError, match="are not among the squares that the model looked at"):
-        evaluate_model(own, road.model_id, "overlap", EvaluateConfig(), with_baselines=False)
+        evaluate_model(own, road_copy.model_id, "overlap", EvaluateConfig(), with_baselines=False)
 
 
-def test_a_split_the_model_was_not_trained_with_is_said_aloud(road, own, evaluation, gemslide):
-    swapped = road.cohort.read_text().replace(",train", ",x").replace(",test", ",train").replace(",x", ",test")
-    (own.root / "swapped.csv").write_text(swapped.replace("file-", f"{road.cohort.parent}/file-"))
+def test_a_split_the_model_was_not_trained_with_is_said_aloud(road_copy, own, evaluation, gemslide):
+    swapped = road_copy.cohort.read_text().replace(",train", ",x").replace(",test", ",train").replace(",x", ",test")
+    (own.root / "swapped.csv").write_text(swapped.replace("file-", f"{road_copy.cohort.parent}/file-"))
     tiles = TileConfig(tile_px=32, mpp=1.0, classes=("cold", "warm"))
     make_tile_table(own, "swapped", tiles, cohort=load_cohort(own.root / "swapped.csv"))
     options = ("--project", own.root, "--tile-set", "swapped", "--split", "train", "--no-baselines")
 
-    done = gemslide("evaluate", road.model_id, *options)
+    done = gemslide("evaluate", road_copy.model_id, *options)
 
     assert done.code == 0
     assert "these numbers are too good" in done.err
@@ -128,7 +129,6 @@ def test_predictions_that_end_before_the_tiles_do_are_refused(road, tmp_path):
     for name in ("tiles", "models"):
         (tmp_path / name).symlink_to(road.project.root / name)
     store = shutil.copytree(road.project.store_path(road.test_slide), project.store_path(road.test_slide))
-    shutil.rmtree(store / "predictions", ignore_errors=True)
     few = np.full((2, 3, 3), 0.5, np.float16)
     write_predictions(store, Predictions(road.model_id, ("cold", "warm"), few, 64.0, 64.0, {}), mpp0=0.5)
 

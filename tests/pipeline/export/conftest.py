@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from pipeline.box import Box
 from tests.pipeline.export.make_store import j2k_level, jfif, jpeg_level, make_store, rgb_jpeg, zstd_level
 from tests.pipeline.make import halved, sample_image
 
@@ -37,5 +38,5 @@ def j2k_store(tmp_path_factory):
 def planes(reader, level) -> np.ndarray:
     """A level's pixels by our own reader, c,y,x."""
     array = reader.levels[level]
-    pixels = reader.read_region(level, 0, 0, array.width_px, array.height_px)
+    pixels = reader.read_region(level, Box(0, 0, array.width_px, array.height_px))
     return np.ascontiguousarray(np.moveaxis(pixels, -1, 0))

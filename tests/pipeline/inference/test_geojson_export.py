@@ -8,6 +8,7 @@ import pytest
 from pipeline.annotations.files import read_annotations
 from pipeline.annotations.geojson import qupath_origin_xy0
 from pipeline.annotations.repair import labelled_regions
+from pipeline.box import Box
 from pipeline.export.qupath.predictions import write_geojson
 from pipeline.store.overlays import Predictions
 
@@ -20,13 +21,13 @@ def predictions():
 
 
 @pytest.mark.parametrize(
-    ("attributes", "corners"),
-    [({}, [(100, 0), (200, 100)]), ({"bounds_px0": [40, 60, 500, 300]}, [(60, -60), (160, 40)])],
+    ("bounds_px0", "corners"),
+    [(None, [(100, 0), (200, 100)]), (Box(40, 60, 500, 300), [(60, -60), (160, 40)])],
 )
-def test_tiles_begin_where_qupath_begins_to_count(tmp_path, attributes, corners):
+def test_tiles_begin_where_qupath_begins_to_count(tmp_path, bounds_px0, corners):
     path = tmp_path / "p.geojson"
 
-    write_geojson(path, predictions(), "00", origin_xy0=qupath_origin_xy0(attributes))
+    write_geojson(path, predictions(), "00", origin_xy0=qupath_origin_xy0(bounds_px0))
 
     features = json.loads(path.read_text())["features"]
     assert [tuple(feature["geometry"]["coordinates"][0][0]) for feature in features] == corners

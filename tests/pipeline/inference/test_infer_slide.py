@@ -27,7 +27,6 @@ CONFIG = InferConfig(batch_size=16)
 def own(road, tmp_path):
     """A project that may be written: its own copy of the test slide, the road's models."""
     shutil.copytree(road.project.store_path(road.test_slide), tmp_path / "slides" / f"{road.test_slide}.ome.zarr")
-    shutil.rmtree(tmp_path / "slides" / f"{road.test_slide}.ome.zarr" / "predictions", ignore_errors=True)
     shutil.copytree(road.project.models_dir, tmp_path / "models")
     return Project(tmp_path)
 
@@ -65,10 +64,26 @@ def test_the_result_does_not_depend_on_the_batch_size(road, own, predictor):
     assert np.allclose(one, other, atol=1e-3, equal_nan=True)
 
 
-def test_finished_predictions_are_kept_and_other_settings_predict_anew(road, own, predictor):
+def test_finished_predictions_are_kept_and_other_tiles_are_predicted(road, own, predictor):
     assert not infer_slide(road.test_slide, predictor, own, CONFIG).skipped
     assert infer_slide(road.test_slide, predictor, own, CONFIG).skipped
     assert not infer_slide(road.test_slide, predictor, own, InferConfig(min_tissue=0.9)).skipped
+
+
+@pytest.mark.parametrize(
+    "change", [{"threshold": 0.9}, {"max_hotspots": 1}, {"batch_size": 5}, {"hotspot_classes": ("cold",)}]
+)
+def test_what_only_decides_how_predictions_are_shown_predicts_nothing_again(road, own, predictor, change):
+    before = infer_slide(road.test_slide, predictor, own, CONFIG)
+    stored = own.store_path(road.test_slide) / "predictions" / road.model_id / "zarr.json"
+    identity = stored.stat().st_ino, stored.stat().st_mtime_ns
+    shown = (before.result_dir / "hotspots.json").read_text()
+
+    after = infer_slide(road.test_slide, predictor, own, CONFIG.model_copy(update=change))
+
+    assert after.skipped
+    assert (stored.stat().st_ino, stored.stat().st_mtime_ns) == identity
+    assert ((after.result_dir / "hotspots.json").read_text() == shown) == ("batch_size" in change)
 
 
 def test_every_file_of_the_contract_is_written(road, own, predictor):
@@ -268,7 +283,6 @@ def test_on_a_full_disk_all_of_a_slide_s_results_appear_or_none(road, predictor,
     with small_disk(tmp_path / "disk", "size=6m") as disk:
         project = Project(disk)
         store = shutil.copytree(road.project.store_path(road.test_slide), project.store_path(road.test_slide))
-        shutil.rmtree(store / "predictions", ignore_errors=True)
         free_bytes = shutil.disk_usage(disk).free
         (disk / "junk").write_bytes(bytes(max(0, free_bytes - 120_000)))
         with pytest.raises(DiskFullError, match="no space left"):

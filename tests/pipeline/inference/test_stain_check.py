@@ -13,7 +13,7 @@ from skimage.color import hed2rgb, rgb2hed
 from pipeline.config import InferConfig
 from pipeline.inference.infer import infer_slide
 from pipeline.inference.predictor import Predictor
-from pipeline.inference.stain_check import FAR, KEY, warning_of
+from pipeline.inference.stain_check import COLOUR_DISTANCE, FAR, warning_of
 from pipeline.project import Project
 from pipeline.store.overlays import read_predictions
 from tests.model_packages import read_config, write_config
@@ -134,7 +134,7 @@ def test_a_package_states_the_hues_of_its_training_tiles_and_other_slides_like_t
     assert 0 <= report.colour_distance < 1
     assert warning_of(report.colour_distance) is None
     stored = read_predictions(project.store_path(road.test_slide), road.model_id)
-    assert stored.attributes[KEY] == report.colour_distance
+    assert stored.attributes[COLOUR_DISTANCE] == report.colour_distance
 
 
 def test_a_slide_of_another_stain_is_predicted_with_a_warning_that_stays(road, project, gemslide):
@@ -150,7 +150,7 @@ def test_a_slide_of_another_stain_is_predicted_with_a_warning_that_stays(road, p
         assert f"warning: slide {road.test_slide}: its colours are far from those of" in done.err
         assert "its colours are far from those of the model's training tiles" in line["message"]
     records = [json.loads(path.read_text()) for path in sorted(project.runs_dir.glob("*.json"))]
-    distances = [record[KEY][road.test_slide] for record in records if record["verb"] == "infer"]
+    distances = [record[COLOUR_DISTANCE][road.test_slide] for record in records if record["verb"] == "infer"]
     assert len(distances) == 2
     assert distances[0] == distances[1] >= FAR
 
@@ -163,8 +163,10 @@ def test_a_package_of_an_earlier_version_says_nothing_and_the_record_that_it_is_
     assert done.code == 0
     assert "warning" not in done.err
     records = [json.loads(path.read_text()) for path in project.runs_dir.glob("*.json")]
-    assert [record[KEY] for record in records if record["verb"] == "infer"] == [{road.test_slide: "not known"}]
-    assert read_predictions(project.store_path(road.test_slide), road.model_id).attributes[KEY] is None
+    assert [record[COLOUR_DISTANCE] for record in records if record["verb"] == "infer"] == [
+        {road.test_slide: "not known"}
+    ]
+    assert read_predictions(project.store_path(road.test_slide), road.model_id).attributes[COLOUR_DISTANCE] is None
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ def stain_recipe(folder, method):
 @pytest.fixture(scope="module")
 def project(unfitted, tmp_path_factory):
     """All slides fitted; one model trained on normalised tiles."""
-    with pytest.raises(UnreadableError, match="gemslide quality"):
+    with pytest.raises(UnreadableError, match="gemslide qc"):
         TileDataset(unfitted.root, "small", stain="macenko")
     for slide_id in SLIDES:
         check_quality(slide_id, unfitted, QualityConfig())
@@ -109,7 +109,7 @@ def test_predictions_are_those_of_normalised_tiles_and_made_anew_when_the_fit_ch
 def test_a_slide_never_fitted_is_refused_with_what_to_do(project, road, tmp_path):
     _, predictor = project
 
-    with pytest.raises(UnreadableError, match=r"small-test: its stain was not fitted .* Run `gemslide quality`"):
+    with pytest.raises(UnreadableError, match=r"small-test: its stain was not fitted .* Run `gemslide qc`"):
         slide_normaliser(StoreReader(road.project.store_path("small-test")), predictor.stain)
 
 

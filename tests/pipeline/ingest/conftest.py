@@ -1,4 +1,4 @@
-"""The one whole real slide, ingested once for all tests that look at it."""
+"""The one whole real slide, ingested once for all tests that look at it: they are one group of xdist's."""
 
 from __future__ import annotations
 

@@ -50,5 +50,6 @@ def compare(store: str, source: str, reader: str, level: int) -> dict[str, objec
 if __name__ == "__main__":
     store, source, reader, num_levels = sys.argv[1:]
     levels = [compare(store, source, reader, level) for level in range(int(num_levels))]
-    ours = [name for name in sys.modules if name.startswith("pipeline.") and not name.startswith("pipeline.store")]
+    codecs = ("pipeline.store", "pipeline.codecs")
+    ours = [name for name in sys.modules if name.startswith("pipeline.") and not name.startswith(codecs)]
     print(json.dumps({"levels": levels, "ours": ours}))

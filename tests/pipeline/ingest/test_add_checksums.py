@@ -163,7 +163,7 @@ def test_damage_that_appears_while_it_is_copied_leaves_the_old_store(store):
     with pytest.raises(CorruptTileError, match="index of 16 chunks is damaged"):
         add_checksums(store)
 
-    assert StoreReader(store).attributes["contract_version"] == 2
+    assert StoreReader(store).attributes.contract_version == 2
     assert [path.name for path in store.parent.iterdir()] == [store.name]
 
 
@@ -180,7 +180,7 @@ def test_predictions_written_meanwhile_are_not_lost(store, monkeypatch):
         add_checksums(store)
 
     assert (store / "predictions/m-2/zarr.json").exists()
-    assert StoreReader(store).attributes["contract_version"] == 2
+    assert StoreReader(store).attributes.contract_version == 2
 
 
 def test_predictions_that_are_being_written_are_waited_for(store):
@@ -191,7 +191,7 @@ def test_predictions_that_are_being_written_are_waited_for(store):
     ):
         add_checksums(store)
 
-    assert StoreReader(store).attributes["contract_version"] == 2
+    assert StoreReader(store).attributes.contract_version == 2
 
 
 def test_two_at_a_time_do_not_meet(store):
@@ -229,7 +229,7 @@ def test_killed_at_any_moment_the_store_is_the_old_one_or_the_new_one(store, tmp
         assert level_crcs(store) == before
         assert verify_store(store).startswith("all files as written")
 
-    if StoreReader(store).attributes["contract_version"] == 2:
+    if StoreReader(store).attributes.contract_version == 2:
         assert add_checksums(store)
     assert verify_store(store) == "all files as written, 64 chunks per level decoded"
     Project(tmp_path).recover()

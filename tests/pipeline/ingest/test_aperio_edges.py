@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tifffile
 
+from pipeline.box import Box
 from pipeline.errors import CorruptTileError
 from pipeline.ingest.shards import halve
 from pipeline.ingest.source_comparison import verify_store
@@ -72,7 +73,7 @@ def test_a_damaged_edge_tile_is_rebuilt_on_the_decode_route_too(tmp_path, damage
     report = ingest(source, tmp_path, pass_through=False)
 
     assert (report.levels[1].route, report.levels[1].rebuilt) == ("decode", (RIGHT,))
-    found = StoreReader(report.store).read_region(1, 0, 0, levels[1].shape[1], levels[1].shape[0])
+    found = StoreReader(report.store).read_region(1, Box(0, 0, levels[1].shape[1], levels[1].shape[0]))
     assert np.abs(found.astype(int) - levels[1])[64:128, 256:].mean() < 8
 
 
@@ -86,7 +87,7 @@ def test_damage_on_two_levels_is_rebuilt_from_what_was_rebuilt(tmp_path):
     report = ingest(source, tmp_path)
 
     assert [level.rebuilt for level in report.levels[:3]] == [(), (RIGHT,), ((0, 2),)]
-    found = StoreReader(report.store).read_region(2, 0, 0, levels[2].shape[1], levels[2].shape[0])
+    found = StoreReader(report.store).read_region(2, Box(0, 0, levels[2].shape[1], levels[2].shape[0]))
     assert np.abs(found.astype(int) - levels[2])[:64, 128:].mean() < 8
 
 
@@ -102,7 +103,7 @@ def test_a_damaged_edge_tile_is_built_from_its_parent_and_recorded(tmp_path, dam
     assert (report.levels[1].route, report.levels[1].rebuilt) == ("pass-through", (at,))
     assert report.levels[0].rebuilt == ()
     reader = StoreReader(report.store)
-    found = reader.read_region(1, 0, 0, levels[1].shape[1], levels[1].shape[0])
+    found = reader.read_region(1, Box(0, 0, levels[1].shape[1], levels[1].shape[0]))
     error = np.abs(found.astype(int) - levels[1])
     y, x = at[0] * TILE_PX, at[1] * TILE_PX
     assert error[y : y + TILE_PX, x : x + TILE_PX].mean() < 3
@@ -132,7 +133,7 @@ def test_a_tile_of_jpeg_2000_that_is_left_out_is_built_in_jpeg_2000(tmp_path):
     assert (report.levels[1].codec, report.levels[1].rebuilt) == ("imagecodecs_jpeg2k", ((1, 1),))
     reader = StoreReader(report.store)
     expected = halve(pyramid.levels()[0])[240:, 240:]
-    np.testing.assert_allclose(reader.read_region(1, 240, 240, 110, 10), expected, atol=1)
+    np.testing.assert_allclose(reader.read_region(1, Box(240, 240, 110, 10)), expected, atol=1)
 
 
 def test_a_tile_left_out_where_the_parent_is_empty_too_stays_white(tmp_path):
@@ -145,7 +146,7 @@ def test_a_tile_left_out_where_the_parent_is_empty_too_stays_white(tmp_path):
     report = ingest(source, tmp_path)
 
     assert report.levels[1].rebuilt == ()
-    assert (StoreReader(report.store).read_region(1, 256, 192, 19, 23) == 255).all()
+    assert (StoreReader(report.store).read_region(1, Box(256, 192, 19, 23)) == 255).all()
 
 
 def noise(width, height):

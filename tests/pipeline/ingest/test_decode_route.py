@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from pipeline.box import Box
 from pipeline.ingest.shards import halve
 from pipeline.ingest.source_comparison import verify_store
 from pipeline.store.reader import StoreReader
@@ -21,7 +22,7 @@ def smooth(width_px, height_px):
 
 def whole(reader, level):
     size = reader.levels[level]
-    return reader.read_region(level, 0, 0, size.width_px, size.height_px)
+    return reader.read_region(level, Box(0, 0, size.width_px, size.height_px))
 
 
 def test_on_request_tiles_that_could_be_copied_are_decoded_and_every_pixel_is_kept(tmp_path):

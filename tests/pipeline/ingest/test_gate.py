@@ -6,6 +6,7 @@ import numpy as np
 import openslide
 import pytest
 
+from pipeline.box import Box
 from pipeline.errors import CorruptTileError
 from pipeline.ingest.gate import sample_tiles
 from pipeline.slides.registry import open_slide
@@ -42,7 +43,7 @@ def test_where_tag_and_stream_contradict_each_other_the_store_shows_what_opensli
     reader = StoreReader(report.store)
     for level in (0, 1):
         size = reader.levels[level]
-        found = reader.read_region(level, 0, 0, size.width_px, size.height_px)
+        found = reader.read_region(level, Box(0, 0, size.width_px, size.height_px))
         np.testing.assert_array_equal(found, by_openslide(source, level), err_msg=error_if_believed)
 
 

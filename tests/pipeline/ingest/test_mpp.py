@@ -28,7 +28,7 @@ def slide(tmp_path, name="a.tiff", **options):
 def ingested(tmp_path, path, **request):
     report = ingest_slide(IngestRequest(path, "S-1", **request), Project(tmp_path), IngestConfig())
     attributes = StoreReader(report.store).attributes
-    return attributes["mpp0"], attributes["mpp_source"]
+    return attributes.mpp0, attributes.mpp_source
 
 
 def test_resolution_tags_give_the_mpp(tmp_path):

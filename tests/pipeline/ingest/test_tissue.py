@@ -19,6 +19,7 @@ VISIUM = "scverse+scanpy/tests/_data/visium_data/1.0.0/spatial/tissue_lowres_ima
 
 
 @pytest.mark.data
+@pytest.mark.xdist_group("polyp")
 def test_the_mask_of_a_real_slide_agrees_with_the_published_one(polyp, polyp_store):
     truth = np.asarray(Image.open(polyp.with_name("P2_0039_section1_tissue_mask_ds16.png"))) > 0
     mask, mpp = read_tissue(polyp_store.store)

@@ -20,6 +20,7 @@ import openslide
 import pytest
 from PIL import Image, ImageSequence
 
+from pipeline.box import Box
 from pipeline.store.reader import StoreReader
 
 GEMSLIDE = Path(sys.executable).parent / "gemslide"
@@ -134,4 +135,4 @@ def test_what_is_read_has_the_pixels_of_another_decoder(run, real_slides, row):
     for level, wanted in enumerate(decoded(real_slides / row["file"], row["decoder"])):
         height, width = wanted.shape[:2]
         assert (reader.levels[level].width_px, reader.levels[level].height_px) == (width, height)
-        np.testing.assert_array_equal(reader.read_region(level, 0, 0, width, height), wanted)
+        np.testing.assert_array_equal(reader.read_region(level, Box(0, 0, width, height)), wanted)

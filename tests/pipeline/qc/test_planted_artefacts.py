@@ -10,6 +10,7 @@ import pytest
 from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
+from pipeline.box import Box
 from pipeline.config import IngestConfig, QualityConfig
 from pipeline.ingest.ingest import IngestRequest, ingest_slide
 from pipeline.project import Project
@@ -72,7 +73,7 @@ def faulty(real_slides, tmp_path_factory):
     project = Project(tmp_path_factory.mktemp("crc"))
     ingest_slide(IngestRequest(real_slides / CRC, "crc"), project, IngestConfig())
     reader = StoreReader(project.store_path("crc"))
-    pixels = reader.read_region(0, 2600, 500, 3000, 3500).copy()
+    pixels = reader.read_region(0, Box(2600, 500, 3000, 3500)).copy()
     boxes = {
         "blur": (1500, 1700, 2700, 3000),
         "pen": (300, 200, 1500, 900),

@@ -9,6 +9,7 @@ from skimage.color import rgb2lab
 from torchstain.numpy.normalizers.macenko import NumpyMacenkoNormalizer
 from torchstain.numpy.normalizers.reinhard import NumpyReinhardNormalizer
 
+from pipeline.box import Box
 from pipeline.config import IngestConfig, QualityConfig
 from pipeline.ingest.ingest import IngestRequest, ingest_slide
 from pipeline.project import Project
@@ -195,17 +196,17 @@ def test_numbers_that_cannot_be_a_fit_are_refused(method, numbers):
 @pytest.mark.data
 def test_a_real_slide_is_fitted_as_whole_and_looks_like_the_reference_afterwards(small_he):
     reader = small_he
-    tile = reader.read_region(0, 800, 1500, 700, 600)
+    tile = reader.read_region(0, Box(800, 1500, 700, 600))
     tissue = density_of(tile).max(-1) > 0.3
 
-    macenko = reader.attributes["stain"]["macenko"]
+    macenko = reader.attributes.stain["macenko"]
     assert macenko["pixels"] > 100_000
     fit = fit_of("macenko", macenko["fit"])
     assert isinstance(fit, MacenkoFit)
     red, green, _ = np.asarray(fit.stain_matrix)
     assert red[0] > 0.5 > red[1]  # haematoxylin absorbs red
     assert green[1] > 0.7  # eosin absorbs green
-    own = fit_of("reinhard", reader.attributes["stain"]["reinhard"]["fit"])
+    own = fit_of("reinhard", reader.attributes.stain["reinhard"]["fit"])
     assert isinstance(own, ReinhardFit)
 
     for method in METHODS:
@@ -222,7 +223,7 @@ def test_reinhards_target_is_what_its_description_says(small_he):
     cell_px0 = mpp / reader.mpp0
     ys, xs = np.nonzero(mask)
     drawn = np.random.default_rng(0).choice(len(ys), 400, replace=False)
-    spots = [reader.read_region(0, int(xs[i] * cell_px0), int(ys[i] * cell_px0), 16, 16) for i in drawn]
+    spots = [reader.read_region(0, Box(int(xs[i] * cell_px0), int(ys[i] * cell_px0), 16, 16)) for i in drawn]
     normalised = slide_normaliser(reader, describe("macenko"))(np.concatenate(spots))
     found = fit_reinhard(flat(normalised))
 

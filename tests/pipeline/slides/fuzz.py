@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 import tifffile
 
+from pipeline.box import Box
 from pipeline.errors import GemslideError, UnreadableError
 from pipeline.ingest.ingest import IngestReport
 from pipeline.ingest.source_comparison import verify_store
@@ -166,7 +167,7 @@ def _wrong_with_store(report: IngestReport, path: Path) -> str | None:
         if about.route == "built" or about.rebuilt:
             continue
         size = reader.levels[level]
-        found = reader.read_region(level, 0, 0, size.width_px, size.height_px)
+        found = reader.read_region(level, Box(0, 0, size.width_px, size.height_px))
         seen = list(_references(path, level, found.shape))
         if seen and not any(np.array_equal(found, pixels) for pixels in seen):
             worst = [int(np.abs(found.astype(int) - pixels).max()) for pixels in seen]
@@ -184,7 +185,7 @@ def _references(path: Path, level: int, shape: tuple[int, ...]) -> Iterator[Pixe
         with VendorSlide(openslide_file, every_level=True) as slide:
             sizes = [(size.height_px, size.width_px, 3) for size in slide.info.levels]
             if shape in sizes:
-                yield slide.read_region(sizes.index(shape), 0, 0, shape[1], shape[0])
+                yield slide.read_region(sizes.index(shape), Box(0, 0, shape[1], shape[0]))
     except GemslideError:
         pass
     try:

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import tifffile
 
+from pipeline.box import Box
 from pipeline.errors import DecompressionBombError, GemslideError
 from pipeline.slides.registry import open_slide
 from pipeline.slides.tiff.prescan import prescan_tags
@@ -58,7 +59,7 @@ def test_random_damage_of_headers_ends_in_pixels_or_in_one_clear_error(tmp_path,
             try:
                 with open_slide(path) as slide:
                     for level in range(len(slide.info.levels)):
-                        slide.read_region(level, -5, -5, 200, 150)
+                        slide.read_region(level, Box(-5, -5, 200, 150))
                 outcomes.append("pixels")
             except GemslideError as error:
                 outcomes.append(error.code)
@@ -123,4 +124,4 @@ def test_a_tag_that_claims_gigabytes_is_not_shown_to_openslide(tmp_path, bigtiff
 
     assert not prescan_tags(path)
     with open_slide(path) as slide:
-        np.testing.assert_array_equal(slide.read_region(0, 0, 0, 100, 80), pixels)
+        np.testing.assert_array_equal(slide.read_region(0, Box(0, 0, 100, 80)), pixels)

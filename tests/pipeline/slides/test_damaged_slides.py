@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tifffile
 
+from pipeline.box import Box
 from pipeline.config import TissueConfig
 from pipeline.errors import (
     CorruptTileError,
@@ -100,9 +101,9 @@ def test_a_damaged_tile_that_the_gate_does_not_sample_is_a_corrupt_tile_for_whoe
     report = ingest_with_few_samples(pyramid, tmp_path)
 
     reader = StoreReader(report.store)
-    assert reader.read_region(0, 0, 0, 64, 64).shape == (64, 64, 3)
+    assert reader.read_region(0, Box(0, 0, 64, 64)).shape == (64, 64, 3)
     with pytest.raises(CorruptTileError, match="chunk in row 1, column 1"):
-        reader.read_region(0, 64, 64, 64, 64)
+        reader.read_region(0, Box(64, 64, 64, 64))
 
 
 def test_a_marker_inside_coded_data_is_noticed_in_tiles_that_the_gate_does_not_sample(tmp_path, pyramid):
@@ -267,7 +268,7 @@ def test_random_damage_ends_in_pixels_or_in_one_clear_error(tmp_path, pyramid):
             target.write_bytes(damaged)
             try:
                 with open_slide(target) as slide:
-                    slide.read_region(0, 0, 0, 200, 200)
+                    slide.read_region(0, Box(0, 0, 200, 200))
             except GemslideError:
                 pass
 

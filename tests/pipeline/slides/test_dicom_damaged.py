@@ -15,6 +15,7 @@ from pydicom import dcmread
 from pydicom.dataset import Dataset
 from pydicom.uid import generate_uid
 
+from pipeline.box import Box
 from pipeline.errors import (
     CorruptTileError,
     DecompressionBombError,
@@ -47,7 +48,7 @@ def setting(**attributes):
 def read_all(path):
     with open_slide(path) as slide:
         for level, size in enumerate(slide.info.levels):
-            slide.read_region(level, 0, 0, min(size.width_px, 2000), min(size.height_px, 2000))
+            slide.read_region(level, Box(0, 0, min(size.width_px, 2000), min(size.height_px, 2000)))
             encoded = slide.encoded_level(level)
             if not isinstance(encoded, str):
                 assert encoded.byte_counts().shape == (encoded.rows, encoded.columns)
@@ -215,7 +216,7 @@ def table_of_offsets(path):
 def test_an_offset_table_that_lies_is_not_believed(tmp_path, pixels, lie):
     path = write_dicom(tmp_path / "a.dcm", pixels)
     with open_slide(path) as slide:
-        truth = slide.read_region(0, 0, 0, WIDTH_PX, HEIGHT_PX)
+        truth = slide.read_region(0, Box(0, 0, WIDTH_PX, HEIGHT_PX))
     at, offsets = table_of_offsets(path)
     lies = {
         "shuffled": offsets[::-1], "shifted": [offset + 4 for offset in offsets], "zero": [0] * 20,
@@ -226,7 +227,7 @@ def test_an_offset_table_that_lies_is_not_believed(tmp_path, pixels, lie):
         stream.write(struct.pack("<20L", *lies[lie]))
 
     with open_slide(path) as slide:
-        np.testing.assert_array_equal(slide.read_region(0, 0, 0, WIDTH_PX, HEIGHT_PX), truth)
+        np.testing.assert_array_equal(slide.read_region(0, Box(0, 0, WIDTH_PX, HEIGHT_PX)), truth)
         assert slide.openslide_file is None  # it would crash
 
 
@@ -261,9 +262,9 @@ def test_a_damaged_frame_is_a_corrupt_tile_and_the_others_are_read(tmp_path, pix
     )  # fmt: skip
 
     with open_slide(path) as slide:
-        assert not (slide.read_region(0, 0, 0, WIDTH_PX, 64) == 255).all()
+        assert not (slide.read_region(0, Box(0, 0, WIDTH_PX, 64)) == 255).all()
         with pytest.raises(CorruptTileError, match="row 1, column 3 of the 300×200 px level"):
-            slide.read_region(0, 0, 64, WIDTH_PX, 64)
+            slide.read_region(0, Box(0, 64, WIDTH_PX, 64))
         with pytest.raises(CorruptTileError, match="row 1, column 3"):
             slide.encoded_level(0).streams(1, range(5))
         assert len(slide.encoded_level(0).streams(1, range(3))) == 3
@@ -279,7 +280,7 @@ def test_a_frame_that_claims_another_size_is_refused_before_room_is_made_for_it(
     path = write_dicom(tmp_path / "a.dcm", pixels, syntax=make.JPEG_LOSSLESS, encode=claim_all, photometric="RGB")
 
     with open_slide(path) as slide, pytest.raises(CorruptTileError, match="says 65500×65500 px"):
-        slide.read_region(0, 0, 0, 64, 64)
+        slide.read_region(0, Box(0, 0, 64, 64))
 
 
 def test_run_lengths_that_point_outside_their_frame_are_refused(tmp_path, pixels):
@@ -291,7 +292,7 @@ def test_run_lengths_that_point_outside_their_frame_are_refused(tmp_path, pixels
     path = write_dicom(tmp_path / "a.dcm", pixels, syntax=make.RLE, encode=astray, photometric="RGB")
 
     with open_slide(path) as slide, pytest.raises(CorruptTileError, match="segments at"):
-        slide.read_region(0, 0, 0, 64, 64)
+        slide.read_region(0, Box(0, 0, 64, 64))
 
 
 def test_levels_that_are_not_one_field_at_falling_size_are_refused(tmp_path, pixels):

@@ -8,6 +8,7 @@ import pytest
 from pydicom import dcmread
 from pydicom.dataset import Dataset
 
+from pipeline.box import Box
 from pipeline.errors import NotBrightfieldRgbError, UnreadableError
 from pipeline.slides.registry import open_slide
 from pipeline.store.reader import StoreReader
@@ -156,13 +157,13 @@ def test_a_folder_is_ingested_level_by_level_as_it_is_without_its_label(tmp_path
 
     reader = StoreReader(report.store)
     assert [level.route for level in report.levels[:2]] == ["pass-through", "pass-through"]
-    assert reader.attributes["source"]["files"] == 6
-    assert (reader.attributes["source"]["format"], reader.attributes["associated"]) == ("dicom", [])
-    assert (reader.mpp0, reader.attributes["scanner_model"]) == (MPP0, "Aperio GT 450")
+    assert reader.attributes.source.files == 6
+    assert (reader.attributes.source.format, reader.attributes.associated) == ("dicom", ())
+    assert (reader.mpp0, reader.attributes.scanner_model) == (MPP0, "Aperio GT 450")
     with open_slide(folder) as slide:
         for level in range(3):
             size = reader.levels[level]
-            stored = reader.read_region(level, 0, 0, size.width_px, size.height_px)
+            stored = reader.read_region(level, Box(0, 0, size.width_px, size.height_px))
             np.testing.assert_array_equal(stored, whole(slide, level))
     content = b"".join(path.read_bytes() for path in report.store.rglob("*") if path.is_file())
     for secret in (b"Penicillin", b"P-4711", b"A-0815", b"SN-99", b"1.2.3.4"):
@@ -176,7 +177,7 @@ def test_a_slide_whose_attribute_denies_its_frames_is_ingested_as_the_frames_say
     report = ingest(path, tmp_path / "project")
 
     assert report.levels[0].route == "pass-through"
-    stored = StoreReader(report.store).read_region(0, 0, 0, WIDTH_PX, HEIGHT_PX)
+    stored = StoreReader(report.store).read_region(0, Box(0, 0, WIDTH_PX, HEIGHT_PX))
     np.testing.assert_array_equal(stored, through(pixels, encode, by_pillow))
 
 

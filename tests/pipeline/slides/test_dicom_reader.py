@@ -13,6 +13,7 @@ import pytest
 from PIL import Image
 from pydicom.dataset import Dataset
 
+from pipeline.box import Box
 from pipeline.slides.registry import open_slide
 from tests.pipeline.make import sample_image
 from tests.pipeline.slides import make_dicom as make
@@ -54,7 +55,7 @@ def by_pillow(stream):
 
 def whole(slide, level=0):
     size = slide.info.levels[level]
-    return slide.read_region(level, 0, 0, size.width_px, size.height_px)
+    return slide.read_region(level, Box(0, 0, size.width_px, size.height_px))
 
 
 @pytest.mark.parametrize("coded", LOSSLESS.values(), ids=LOSSLESS)
@@ -186,7 +187,7 @@ def test_a_region_is_cut_out_of_the_slide_and_white_outside_it(tmp_path, pixels,
 
     with open_slide(write_dicom(tmp_path / "a.dcm", pixels, **LOSSLESS["native"])) as slide:
         np.testing.assert_array_equal(
-            slide.read_region(0, *box), around[y + 100 : y + 100 + height, x + 100 : x + 100 + width]
+            slide.read_region(0, Box(*box)), around[y + 100 : y + 100 + height, x + 100 : x + 100 + width]
         )
 
 
@@ -195,7 +196,7 @@ def test_a_large_single_frame_is_read_in_pieces(tmp_path):
     path = write_dicom(tmp_path / "a.dcm", pixels, tile_wh=(1700, 1300), **LOSSLESS["jpeg_ls"])
 
     with open_slide(path) as slide:
-        np.testing.assert_array_equal(slide.read_region(0, 600, 500, 700, 300), pixels[500:800, 600:1300])
+        np.testing.assert_array_equal(slide.read_region(0, Box(600, 500, 700, 300)), pixels[500:800, 600:1300])
 
 
 def test_frames_of_a_sparse_slide_lie_where_they_say_and_the_rest_is_white(tmp_path, pixels):
@@ -249,10 +250,10 @@ def test_places_of_frames_are_read_however_their_sequences_are_written(tmp_path,
 
 def test_an_empty_frame_is_white(tmp_path, pixels):
     with open_slide(write_dicom(tmp_path / "a.dcm", pixels, empty=[6])) as slide:
-        assert (slide.read_region(0, 64, 64, 64, 64) == 255).all()
+        assert (slide.read_region(0, Box(64, 64, 64, 64)) == 255).all()
         assert slide.encoded_level(0).streams(1, range(1, 2)) == [()]
         assert slide.encoded_level(0).byte_counts()[1, 1] == 0
-        assert not (slide.read_region(0, 128, 64, 64, 64) == 255).all()
+        assert not (slide.read_region(0, Box(128, 64, 64, 64)) == 255).all()
 
 
 def test_scale_profile_and_scanner_are_told_and_nobody_is_named(tmp_path, pixels):

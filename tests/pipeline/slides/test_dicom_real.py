@@ -12,6 +12,7 @@ from pydicom import dcmread
 from pydicom.dataset import Dataset
 from pydicom.encaps import encapsulate, generate_frames
 
+from pipeline.box import Box
 from pipeline.errors import NotBrightfieldRgbError, UnreadableError
 from pipeline.slides.registry import open_slide
 from pipeline.store.reader import StoreReader
@@ -33,7 +34,7 @@ GREY = "ImagingDataCommons+highdicom/data/test_files/sm_image_grayscale.dcm"
 
 
 def whole(slide):
-    return slide.read_region(0, 0, 0, slide.info.levels[0].width_px, slide.info.levels[0].height_px)
+    return slide.read_region(0, Box(0, 0, slide.info.levels[0].width_px, slide.info.levels[0].height_px))
 
 
 def by_openslide(path):
@@ -65,7 +66,7 @@ def test_lossless_pixels_are_those_of_pydicom(real_slides, name):
         width_px, side_px = slide.info.levels[0].width_px, slide.info.levels[0].tile_px
         for frame in (0, 3, len(frames) - 1):
             row, column = divmod(frame, -(-width_px // side_px))
-            found = slide.read_region(0, column * side_px, row * side_px, side_px, side_px)
+            found = slide.read_region(0, Box(column * side_px, row * side_px, side_px, side_px))
             inside = (found != 255).any(-1)
             np.testing.assert_array_equal(found[inside], frames[frame][inside])
 
@@ -162,7 +163,7 @@ def test_ingest_passes_a_real_slide_through_and_names_nobody(real_slides, tmp_pa
     reader = StoreReader(report.store)
     level = reader.levels[0]
     truth = by_openslide(real_slides / name)
-    np.testing.assert_array_equal(reader.read_region(0, 0, 0, level.width_px, level.height_px), truth)
+    np.testing.assert_array_equal(reader.read_region(0, Box(0, 0, level.width_px, level.height_px)), truth)
     ds = dcmread(real_slides / name, stop_before_pixels=True)
     named = [
         str(ds.get(key)) for key in ("PatientName", "PatientID", "AccessionNumber", "SeriesInstanceUID") if ds.get(key)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from pipeline.box import Box
 from pipeline.store.reader import StoreReader
 from tests.pipeline.make import halved, ingest, sample_image
 from tests.pipeline.slides.make_ome_zarr import write_ome_zarr
@@ -48,10 +49,10 @@ def test_the_store_has_every_level_as_it_was_in_the_slide(tmp_path, maker, route
 
     for level, pixels in enumerate(made.levels):
         height, width = pixels.shape[:2]
-        np.testing.assert_array_equal(reader.read_region(level, 0, 0, width, height), pixels)
-    assert {level["route"] for level in reader.attributes["levels"][: len(made.levels)]} == {route}
-    source = reader.attributes["source"]
-    assert source["files"] == (len([p for p in made.path.rglob("*") if p.is_file()]) if files is None else files)
+        np.testing.assert_array_equal(reader.read_region(level, Box(0, 0, width, height)), pixels)
+    assert {level.route for level in reader.attributes.levels[: len(made.levels)]} == {route}
+    source = reader.attributes.source
+    assert source.files == (len([p for p in made.path.rglob("*") if p.is_file()]) if files is None else files)
     for file in reader.path.rglob("zarr.json"):
         assert "Jane" not in file.read_text()
         assert made.path.name not in file.read_text()
@@ -60,7 +61,7 @@ def test_the_store_has_every_level_as_it_was_in_the_slide(tmp_path, maker, route
 def test_what_was_scanned_is_in_the_store_and_the_rest_takes_no_chunks(tmp_path):
     reader = StoreReader(ingest(mrxs(tmp_path).path, tmp_path / "project", decode_chunk_px=64).store)
 
-    assert list(reader.attributes["bounds_px0"]) == [192, 64, 384, 256]
+    assert reader.attributes.bounds_px0 == (192, 64, 384, 256)
     assert reader.chunk(0, 0, 0) is None
     assert reader.chunk(0, 1, 3) is not None
 
@@ -69,15 +70,13 @@ def test_a_tile_that_philips_left_out_is_no_chunk(tmp_path):
     reader = StoreReader(ingest(philips(tmp_path).path, tmp_path / "project").store)
 
     assert all(reader.chunk(0, row, column) is None for column, row in MISSING)
-    assert {gate["against"].split()[0] for gate in (level["gate"] for level in reader.attributes["levels"])} == {
-        "openslide"
-    }
+    assert {level.gate.against.split()[0] for level in reader.attributes.levels} == {"openslide"}
 
 
 def test_a_changed_companion_file_is_another_source(tmp_path):
     path = mrxs(tmp_path).path
-    before = StoreReader(ingest(path, tmp_path / "one").store).attributes["source"]["sha256"]
+    before = StoreReader(ingest(path, tmp_path / "one").store).attributes.source.sha256
     ini = tmp_path / "a" / "Slidedat.ini"
     ini.write_bytes(ini.read_bytes() + b"\r\n")
 
-    assert StoreReader(ingest(path, tmp_path / "two").store).attributes["source"]["sha256"] != before
+    assert StoreReader(ingest(path, tmp_path / "two").store).attributes.source.sha256 != before

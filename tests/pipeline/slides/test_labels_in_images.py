@@ -38,7 +38,7 @@ def test_it_is_taken_when_labels_are_kept_and_the_store_says_so(tmp_path, name):
 
     store = ingest(path, tmp_path / "p", keep_associated=("label",)).store
 
-    assert StoreReader(store).attributes["ingest"]["settings"]["keep_associated"] == ["label"]
+    assert StoreReader(store).attributes.ingest["settings"]["keep_associated"] == ["label"]
 
 
 def test_files_that_say_no_or_nothing_are_taken(tmp_path):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import zarr
 
+from pipeline.box import Box
 from pipeline.config import IngestConfig
 from pipeline.errors import (
     ChangedSourceError,
@@ -36,8 +37,8 @@ def test_every_level_has_the_pixels_that_were_put_in(tmp_path, version, axes):
         for level, pixels in enumerate(levels):
             around = np.pad(pixels, ((60, 60), (60, 60), (0, 0)), constant_values=255)
             height, width = around.shape[:2]
-            np.testing.assert_array_equal(slide.read_region(level, -60, -60, width, height), around)
-            np.testing.assert_array_equal(slide.read_region(level, 31, 17, 40, 30), pixels[17:47, 31:71])
+            np.testing.assert_array_equal(slide.read_region(level, Box(-60, -60, width, height)), around)
+            np.testing.assert_array_equal(slide.read_region(level, Box(31, 17, 40, 30)), pixels[17:47, 31:71])
         assert isinstance(slide.encoded_level(0), str)
 
 
@@ -54,11 +55,11 @@ def test_of_a_container_the_first_image_or_the_one_that_is_named_is_read(tmp_pat
     with open_slide(path) as slide:
         assert slide.info.associated == ("label", "macro")
         assert slide.info.objective_power == 20
-        np.testing.assert_array_equal(slide.read_region(0, 0, 0, 300, 210), images["slide"][0])
+        np.testing.assert_array_equal(slide.read_region(0, Box(0, 0, 300, 210)), images["slide"][0])
         np.testing.assert_array_equal(slide.associated_image("label"), images["label image"][0])
         assert slide.files == tuple(sorted(file for file in (path / "0").rglob("*") if file.is_file()))
     with open_slide(path, series="2") as slide:
-        np.testing.assert_array_equal(slide.read_region(0, 0, 0, 60, 30), images["macro image"][0])
+        np.testing.assert_array_equal(slide.read_region(0, Box(0, 0, 60, 30)), images["macro image"][0])
     with pytest.raises(UnreadableError, match=r"no series '7'. It has 0, 1, 2"):
         open_slide(path, series="7")
 
@@ -73,7 +74,7 @@ def test_two_images_of_one_container_are_two_slides_for_ingest(tmp_path):
     assert ingest_slide(IngestRequest(path, "S-1", mpp_option=0.5, series="0"), project, IngestConfig()).skipped
     with pytest.raises(ChangedSourceError, match="made from other bytes"):
         ingest_slide(IngestRequest(path, "S-1", mpp_option=0.5, series="1"), project, IngestConfig())
-    np.testing.assert_array_equal(StoreReader(first.store).read_region(0, 0, 0, 300, 210), images["slide"][0])
+    np.testing.assert_array_equal(StoreReader(first.store).read_region(0, Box(0, 0, 300, 210)), images["slide"][0])
 
 
 def test_the_name_of_a_series_is_refused_where_there_is_one_image(tmp_path):
@@ -137,7 +138,7 @@ def test_levels_of_another_shape_or_from_another_corner_are_no_levels(tmp_path):
     for path in paths:
         with open_slide(path) as slide:
             assert [level.width_px for level in slide.info.levels] == [400, 100]
-            np.testing.assert_array_equal(slide.read_region(1, 0, 0, 100, 50), fine)
+            np.testing.assert_array_equal(slide.read_region(1, Box(0, 0, 100, 50)), fine)
 
 
 def test_a_gemslide_store_is_not_taken_for_a_source(tmp_path):
@@ -202,8 +203,8 @@ def test_a_damaged_chunk_is_a_corrupt_tile_and_the_others_are_read(tmp_path):
 
     with open_slide(path) as slide:
         with pytest.raises(CorruptTileError, match="x=70, y=70"):
-            slide.read_region(0, 70, 70, 20, 20)
-        np.testing.assert_array_equal(slide.read_region(0, 0, 0, 64, 64), pixels[:64, :64])
+            slide.read_region(0, Box(70, 70, 20, 20))
+        np.testing.assert_array_equal(slide.read_region(0, Box(0, 0, 64, 64)), pixels[:64, :64])
 
 
 @pytest.mark.parametrize("version", ["0.4", "0.5"])

@@ -64,4 +64,4 @@ def test_an_objective_power_that_no_objective_has_is_not_stored(tmp_path, power,
 
     source = write_dicom(tmp_path / "a.dcm", sample_image(300, 200), change=powered)
 
-    assert StoreReader(ingest(source, tmp_path).store).attributes["objective_power"] == stored
+    assert StoreReader(ingest(source, tmp_path).store).attributes.objective_power == stored

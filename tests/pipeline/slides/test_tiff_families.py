@@ -8,6 +8,7 @@ import openslide
 import pytest
 import tifffile
 
+from pipeline.box import Box
 from pipeline.errors import CorruptTileError, NotBrightfieldRgbError, UnreadableError
 from pipeline.slides.registry import open_slide
 from pipeline.slides.slide import one_stream
@@ -22,7 +23,7 @@ def check_pixels_and_tiles(path, levels):
         for level, pixels in enumerate(levels):
             height, width = pixels.shape[:2]
             assert slide.info.levels[level].downsample == 2**level
-            np.testing.assert_array_equal(slide.read_region(level, 0, 0, width, height), pixels)
+            np.testing.assert_array_equal(slide.read_region(level, Box(0, 0, width, height)), pixels)
             encoded = slide.encoded_level(level)
             assert not isinstance(encoded, str), encoded
             assert (encoded.columns, encoded.rows) == (-(-width // 64), -(-height // 64))
@@ -60,10 +61,10 @@ def test_a_philips_slide_is_what_openslide_shows_and_white_where_tiles_are_left_
         for level, size in enumerate(slide.info.levels):
             rgba = np.asarray(other.read_region((0, 0), level, (size.width_px, size.height_px)))
             wanted = np.where(rgba[..., 3:] == 0, 255, rgba[..., :3])
-            found = slide.read_region(level, 0, 0, size.width_px, size.height_px)
+            found = slide.read_region(level, Box(0, 0, size.width_px, size.height_px))
             np.testing.assert_array_equal(found, wanted)
         for x, y in missing:
-            assert (slide.read_region(0, 64 * x, 64 * y, 64, 64) == 255).all()
+            assert (slide.read_region(0, Box(64 * x, 64 * y, 64, 64)) == 255).all()
 
 
 @pytest.mark.parametrize("in_xml", [True, False])
@@ -95,7 +96,7 @@ def test_a_damaged_label_of_a_philips_slide_is_a_corrupt_tile_and_the_slide_is_r
     with open_slide(path) as slide:
         with pytest.raises(CorruptTileError, match="label image"):
             slide.associated_image("label")
-        assert slide.read_region(0, 0, 0, 9, 9).shape == (9, 9, 3)
+        assert slide.read_region(0, Box(0, 0, 9, 9)).shape == (9, 9, 3)
 
 
 def test_a_philips_slide_whose_xml_names_other_levels_keeps_the_right_ones(tmp_path):

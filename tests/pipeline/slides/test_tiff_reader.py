@@ -11,6 +11,7 @@ import pytest
 import tifffile
 from PIL import Image
 
+from pipeline.box import Box
 from pipeline.errors import NotBrightfieldRgbError, UnreadableError
 from pipeline.slides.registry import open_slide
 from tests.pipeline.make import (
@@ -27,7 +28,7 @@ from tests.pipeline.make import (
 def read_all(path, level=0):
     with open_slide(path) as slide:
         size = slide.info.levels[level]
-        return slide.read_region(level, 0, 0, size.width_px, size.height_px)
+        return slide.read_region(level, Box(0, 0, size.width_px, size.height_px))
 
 
 @pytest.mark.parametrize("tile_px", [64, None], ids=["tiles", "strips"])
@@ -54,7 +55,7 @@ def test_a_region_over_the_border_is_white_beyond(tmp_path, tile_px, box):
     x, y, width, height = box
 
     with open_slide(path) as slide:
-        found = slide.read_region(0, *box)
+        found = slide.read_region(0, Box(*box))
 
     np.testing.assert_array_equal(found, around[400 + y : 400 + y + height, 400 + x : 400 + x + width])
 
@@ -82,7 +83,7 @@ def test_strips_are_decoded_once_however_many_threads_ask(tmp_path):
     corners = [(x, y) for y in range(0, 700, 100) for x in range(0, 900, 100)]
 
     with open_slide(path) as slide, ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda at: slide.read_region(0, *at, 100, 100), corners))
+        found = list(pool.map(lambda at: slide.read_region(0, Box(*at, 100, 100)), corners))
 
     for (x, y), part in zip(corners, found, strict=True):
         np.testing.assert_array_equal(part, pixels[y : y + 100, x : x + 100])
@@ -161,7 +162,7 @@ def test_smaller_pages_of_another_kind_are_no_levels(tmp_path):
 
     with open_slide(path) as slide:
         assert [(level.width_px, level.downsample) for level in slide.info.levels] == [(1024, 1.0), (256, 4.0)]
-        np.testing.assert_array_equal(slide.read_region(1, 0, 0, 256, 150), finest[::4, ::4])
+        np.testing.assert_array_equal(slide.read_region(1, Box(0, 0, 256, 150)), finest[::4, ::4])
 
 
 @pytest.mark.parametrize("size", [(2003, 50), (50, 2003)])

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
+from pipeline.box import Box
 from pipeline.errors import CorruptTileError, NotBrightfieldRgbError, UnreadableError
 from pipeline.slides.openslide.reader import VendorSlide
 from pipeline.slides.registry import open_slide
@@ -67,7 +68,7 @@ def test_every_level_has_exactly_the_pixels_that_were_put_in(slide_and_truth):
     for level, pixels in enumerate(levels):
         size = slide.info.levels[level]
         assert (size.height_px, size.width_px, size.downsample) == (*pixels.shape[:2], 2**level)
-        np.testing.assert_array_equal(slide.read_region(level, 0, 0, size.width_px, size.height_px), pixels)
+        np.testing.assert_array_equal(slide.read_region(level, Box(0, 0, size.width_px, size.height_px)), pixels)
 
 
 def test_a_region_anywhere_is_the_same_part_of_the_whole_and_white_outside(slide_and_truth):
@@ -78,7 +79,7 @@ def test_a_region_anywhere_is_the_same_part_of_the_whole_and_white_outside(slide
         around = np.pad(pixels, ((100, 100), (100, 100), (0, 0)), constant_values=255)
         for _ in range(60):
             x, y = int(random.integers(-50, pixels.shape[1] + 20)), int(random.integers(-50, pixels.shape[0] + 20))
-            found = slide.read_region(level, x, y, 70, 50)
+            found = slide.read_region(level, Box(x, y, 70, 50))
             np.testing.assert_array_equal(found, around[100 + y : 150 + y, 100 + x : 170 + x], f"{level} {x} {y}")
 
 
@@ -87,7 +88,7 @@ def test_regions_read_by_many_threads_are_the_same(slide_and_truth):
     corners = [(x, y) for y in range(0, 180, 30) for x in range(0, 300, 50)]
 
     with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda at: slide.read_region(0, *at, 50, 30), corners))
+        found = list(pool.map(lambda at: slide.read_region(0, Box(*at, 50, 30)), corners))
 
     for (x, y), part in zip(corners, found, strict=True):
         np.testing.assert_array_equal(part, levels[0][y : y + 30, x : x + 50])
@@ -135,9 +136,9 @@ def test_an_unscanned_area_of_any_size_is_white_without_asking_openslide(tmp_pat
     path = write_mrxs(tmp_path / "a.mrxs", tiles, columns=4000, rows=4000, num_levels=2).path
 
     with VendorSlide(path) as slide:
-        assert list(slide._pieces(0, (100_000, 50_000, 200_000, 100_000))) == []
-        assert [max(piece[2:]) for piece in slide._pieces(0, (0, 0, 384_000, 256_000))] == [100]
-        assert (slide.read_region(0, 100_000, 50_000, 300, 200) == 255).all()
+        assert list(slide._pieces(0, Box(100_000, 50_000, 200_000, 100_000))) == []
+        assert [max(piece[2:]) for piece in slide._pieces(0, Box(0, 0, 384_000, 256_000))] == [100]
+        assert (slide.read_region(0, Box(100_000, 50_000, 300, 200)) == 255).all()
 
 
 def test_a_large_region_is_read_in_pieces_and_stays_whole(tmp_path):
@@ -145,9 +146,9 @@ def test_a_large_region_is_read_in_pieces_and_stays_whole(tmp_path):
     path = write_jpeg_pyramid(tmp_path / "a.tiff", levels, photometric="rgb", subsampling="444")
 
     with VendorSlide(path) as slide, open_slide(path) as same:
-        box = (3, 5, 2590, 2290)
+        box = Box(3, 5, 2590, 2290)
         assert max(max(piece[2:]) for piece in slide._pieces(0, box)) == 2048
-        np.testing.assert_array_equal(slide.read_region(0, *box), same.read_region(0, *box))
+        np.testing.assert_array_equal(slide.read_region(0, box), same.read_region(0, box))
 
 
 def test_a_level_that_openslide_could_only_blend_is_left_out(tmp_path):
@@ -185,8 +186,8 @@ def test_one_damaged_tile_does_not_take_the_others_with_it(tmp_path):
     with open_slide(made.path) as slide:
         for _ in range(2):
             with pytest.raises(CorruptTileError, match=r"^a\.mrxs: OpenSlide cannot read level 0 at x=192, y=64"):
-                slide.read_region(0, 192, 64, 96, 64)
-            np.testing.assert_array_equal(slide.read_region(0, 288, 64, 96, 64), made.levels[0][64:128, 288:384])
+                slide.read_region(0, Box(192, 64, 96, 64))
+            np.testing.assert_array_equal(slide.read_region(0, Box(288, 64, 96, 64)), made.levels[0][64:128, 288:384])
 
 
 @pytest.mark.parametrize("lost", ["a", "a/Slidedat.ini", "a/Index.dat"])

@@ -6,6 +6,7 @@ import json
 import zlib
 from pathlib import Path
 
+from pipeline.box import Box
 from pipeline.store.chunks import encode_zstd
 from pipeline.store.reader import StoreReader
 from pipeline.store.shard import write_shard
@@ -17,7 +18,8 @@ def level_crcs(store: Path) -> list[int]:
     """CRC-32 of each level's pixels, uint8 (y, x, c)."""
     reader = StoreReader(store)
     return [
-        zlib.crc32(reader.read_region(level.level, 0, 0, level.width_px, level.height_px)) for level in reader.levels
+        zlib.crc32(reader.read_region(level.level, Box(0, 0, level.width_px, level.height_px)))
+        for level in reader.levels
     ]
 
 

@@ -30,7 +30,8 @@ def look(store: str) -> dict[str, object]:
     layer = Image(levels_yxc if is_pyramid else levels_yxc[0], rgb=True, multiscale=is_pyramid)
     layer_levels = list(layer.data) if is_pyramid else [layer.data]
     labels = Labels(tissue.data[0])
-    ours = [name for name in sys.modules if name.startswith("pipeline.") and not name.startswith("pipeline.store")]
+    codecs = ("pipeline.store", "pipeline.codecs")
+    ours = [name for name in sys.modules if name.startswith("pipeline.") and not name.startswith(codecs)]
     return {
         "axes": [axis["name"] for axis in slide.metadata["axes"]],
         "transformations": slide.metadata["coordinateTransformations"],

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import zarr
 
+from pipeline.box import Box
 from pipeline.store.labels import read_tissue
 from pipeline.store.overlays import read_predictions
 from pipeline.store.qc_scores import read_quality
@@ -31,7 +32,9 @@ def test_a_store_of_contract_version_2_has_the_pixels_that_it_had(version_2):
     assert reader.chunk(0, 0, 0).endswith(b"\xff\xd9")
     for level in reader.levels:
         plain = np.moveaxis(zarr.open(version_2, mode="r")[f"0/{level.level}"][...], 0, -1)
-        np.testing.assert_array_equal(plain, reader.read_region(level.level, 0, 0, level.width_px, level.height_px))
+        np.testing.assert_array_equal(
+            plain, reader.read_region(level.level, Box(0, 0, level.width_px, level.height_px))
+        )
 
 
 def test_tissue_predictions_and_scores_of_version_2_are_read(version_2):

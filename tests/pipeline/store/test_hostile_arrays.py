@@ -12,6 +12,7 @@ import google_crc32c
 import numpy as np
 import pytest
 
+from pipeline.box import Box
 from pipeline.errors import CorruptTileError, UnreadableError
 from pipeline.store import array_reader
 from pipeline.store.array_reader import ArrayReader
@@ -123,7 +124,7 @@ def test_a_named_pipe_in_place_of_a_file_is_refused_and_not_waited_for(store, na
     os.mkfifo(store / name)
 
     with pytest.raises(UnreadableError, match="not a regular file"):
-        StoreReader(store).read_region(0, 0, 0, 100, 100)
+        StoreReader(store).read_region(0, Box(0, 0, 100, 100))
 
 
 def test_a_folder_in_place_of_a_shard_is_refused(store):
@@ -143,7 +144,7 @@ def test_a_link_that_leads_to_another_slide_s_pixels_is_refused(store, tmp_path,
     ours.symlink_to(theirs)
 
     with pytest.raises(UnreadableError, match="a symbolic link leads out of the store"):
-        StoreReader(store).read_region(0, 0, 0, 100, 100)
+        StoreReader(store).read_region(0, Box(0, 0, 100, 100))
 
 
 def test_a_store_that_is_reached_by_a_link_is_read(store, tmp_path):
@@ -151,7 +152,9 @@ def test_a_store_that_is_reached_by_a_link_is_read(store, tmp_path):
     link = tmp_path / "elsewhere" / store.name
     link.symlink_to(store)
 
-    assert (StoreReader(link).read_region(0, 0, 0, 90, 70) == StoreReader(store).read_region(0, 0, 0, 90, 70)).all()
+    assert (
+        StoreReader(link).read_region(0, Box(0, 0, 90, 70)) == StoreReader(store).read_region(0, Box(0, 0, 90, 70))
+    ).all()
 
 
 def forged_index(store, entries):
@@ -176,7 +179,7 @@ def test_an_index_that_lies_with_a_right_checksum_is_a_corrupt_tile(store, entry
     forged_index(store, [*entry, *[2**64 - 1] * 6])
 
     with pytest.raises(CorruptTileError, match=message):
-        StoreReader(store).read_region(0, 0, 0, 100, 100)
+        StoreReader(store).read_region(0, Box(0, 0, 100, 100))
 
 
 def test_a_chunk_of_gigabytes_is_refused_without_reading_it(store):
@@ -190,7 +193,7 @@ def test_a_chunk_of_gigabytes_is_refused_without_reading_it(store):
     tracemalloc.start()
 
     with pytest.raises(CorruptTileError, match="names a chunk of 8589934592 bytes"):
-        reader.read_region(0, 0, 0, 100, 100)
+        reader.read_region(0, Box(0, 0, 100, 100))
 
     assert tracemalloc.get_traced_memory()[1] < 2**24
     tracemalloc.stop()

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tifffile
 
+from pipeline.box import Box
 from pipeline.codecs.images import decode_jpeg, encode_jpeg, encode_jpeg_2000
 from pipeline.codecs.types import DecodeError
 from pipeline.errors import CorruptTileError, UnreadableError
@@ -101,7 +102,7 @@ def test_a_jpeg_2000_chunk_is_the_source_s_codestream_without_its_comment(tmp_pa
         for column in range(5):
             assert reader.chunk(0, row, column) == without_comment(source_tile(source, row * 5 + column))
     with tifffile.TiffFile(source) as tiff:
-        np.testing.assert_array_equal(reader.read_region(0, 0, 0, WIDTH_PX0, HEIGHT_PX0), tiff.pages[0].asarray())
+        np.testing.assert_array_equal(reader.read_region(0, Box(0, 0, WIDTH_PX0, HEIGHT_PX0)), tiff.pages[0].asarray())
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -127,11 +128,11 @@ def test_sparse_chunks_and_whole_sparse_shards_are_white_everywhere(tmp_path, co
         assert reader.chunk(0, row, column) is None
         assert reader.levels[0].array.decoded_chunk(row, column) is None
     assert reader.chunk(0, 1, 1) is not None
-    assert (reader.read_region(0, 256, 0, 256, 256, threads=2) == 255).all()
-    assert (reader.read_region(0, 512, 512, 512, 500) == 255).all()
+    assert (reader.read_region(0, Box(256, 0, 256, 256), threads=2) == 255).all()
+    assert (reader.read_region(0, Box(512, 512, 512, 500)) == 255).all()
     assert (reader.read_at_mpp(520.5, 520, 50, 40, 0.7) == 255).all()
     assert (reader.read_regions(0, [(600, 512), (300, 10)], 60, 50) == 255).all()
-    assert not (reader.read_region(0, 0, 0, 257, 20)[:, :256] == 255).all()
+    assert not (reader.read_region(0, Box(0, 0, 257, 20))[:, :256] == 255).all()
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -151,8 +152,8 @@ def test_a_damaged_shard_is_one_clear_error_in_every_codec(make_store, tmp_path,
     shard.write_bytes(damage(shard.read_bytes()))
 
     with pytest.raises(CorruptTileError, match=message):
-        StoreReader(store).read_region(0, 0, 0, 300, 300)
-    StoreReader(store).read_region(0, 600, 600, 50, 50)  # another shard
+        StoreReader(store).read_region(0, Box(0, 0, 300, 300))
+    StoreReader(store).read_region(0, Box(600, 600, 50, 50))  # another shard
 
 
 def test_a_chunk_cut_short_inside_a_sound_index_is_an_error_in_every_codec(tmp_path):
@@ -179,27 +180,27 @@ def test_a_shard_of_another_store_is_noticed_where_its_chunks_differ_in_size(mak
 
     write_shard(shard, [(encode(sample_image(128, 128)),)] * 4)
     with pytest.raises(CorruptTileError, match="chunk in row 0, column 0"):
-        StoreReader(store).read_region(0, 0, 0, 20, 20)
+        StoreReader(store).read_region(0, Box(0, 0, 20, 20))
 
     write_shard(shard, [(encode(sample_image(256, 256)),)] * 16)
     with pytest.raises(CorruptTileError, match="index of 4 chunks is damaged"):
-        StoreReader(store).read_region(0, 0, 0, 20, 20)
+        StoreReader(store).read_region(0, Box(0, 0, 20, 20))
 
 
 def test_a_store_replaced_under_an_open_reader_is_an_error_and_never_a_mixture(make_store, tmp_path):
     first, second = make_store(tmp_path, "imagecodecs_jpeg", 1), make_store(tmp_path, "imagecodecs_jpeg", 2)
     reader = StoreReader(first)
-    before = reader.read_region(0, 0, 0, 200, 200)  # this shard is open, the others are not
+    before = reader.read_region(0, Box(0, 0, 200, 200))  # this shard is open, the others are not
     unpickled_later = pickle.dumps(reader)
     first.rename(tmp_path / "aside")
     shutil.copytree(second, first)
 
-    np.testing.assert_array_equal(reader.read_region(0, 0, 0, 200, 200), before)
+    np.testing.assert_array_equal(reader.read_region(0, Box(0, 0, 200, 200)), before)
     with pytest.raises(UnreadableError, match="replaced, moved or deleted while it was being read"):
-        reader.read_region(0, 600, 600, 200, 200)
+        reader.read_region(0, Box(600, 600, 200, 200))
     np.testing.assert_array_equal(
-        pickle.loads(unpickled_later).read_region(0, 600, 600, 200, 200),
-        StoreReader(second).read_region(0, 600, 600, 200, 200),
+        pickle.loads(unpickled_later).read_region(0, Box(600, 600, 200, 200)),
+        StoreReader(second).read_region(0, Box(600, 600, 200, 200)),
     )
 
 
@@ -209,7 +210,7 @@ def test_a_store_deleted_under_an_open_reader_is_an_error_and_not_white(make_sto
     shutil.rmtree(store)
 
     with pytest.raises(UnreadableError, match="replaced, moved or deleted"):
-        reader.read_region(0, 0, 0, 100, 100)
+        reader.read_region(0, Box(0, 0, 100, 100))
 
 
 def test_quality_and_predictions_written_under_an_open_reader_do_not_disturb_it(make_store, tmp_path):
@@ -220,7 +221,7 @@ def test_quality_and_predictions_written_under_an_open_reader_do_not_disturb_it(
     root.unlink()
     root.write_text(text)
 
-    assert reader.read_region(0, 0, 0, 100, 100).shape == (100, 100, 3)
+    assert reader.read_region(0, Box(0, 0, 100, 100)).shape == (100, 100, 3)
 
 
 def test_a_jpeg_without_its_end_is_not_filled_up_with_grey():

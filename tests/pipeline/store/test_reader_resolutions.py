@@ -7,6 +7,7 @@ from functools import lru_cache
 import numpy as np
 import pytest
 
+from pipeline.box import Box
 from pipeline.errors import BadRecipeError
 from pipeline.store import reader as reader_module
 from pipeline.store.reader import StoreReader
@@ -50,7 +51,7 @@ def weights(start: float, scale: float, count: int, length: int) -> np.ndarray:
 @lru_cache
 def level_with_white(reader, level: int) -> np.ndarray:
     about = reader.levels[level]
-    pixels = reader.read_region(level, 0, 0, about.width_px, about.height_px)
+    pixels = reader.read_region(level, Box(0, 0, about.width_px, about.height_px))
     return np.pad(pixels, ((OUTSIDE_PX,) * 2, (OUTSIDE_PX,) * 2, (0, 0)), constant_values=255)
 
 
@@ -97,13 +98,13 @@ def test_at_the_resolution_of_a_level_the_pixels_are_the_stored_ones(readers, na
         for x_px, y_px in ((0, 0), (17, 29), (-7, 3), (about.width_px - 50, about.height_px - 20)):
             found = reader.read_at_mpp(x_px * about.downsample, y_px * about.downsample, 61, 37, mpp)
 
-            np.testing.assert_array_equal(found, reader.read_region(about.level, x_px, y_px, 61, 37))
+            np.testing.assert_array_equal(found, reader.read_region(about.level, Box(x_px, y_px, 61, 37)))
 
 
 def test_a_resolution_that_differs_by_rounding_gives_stored_pixels_too(readers):
     """The level is 3.025 times smaller; an image at 3.03 is the level while its last pixel moves by less than half."""
     reader = readers["odd"]
-    stored = reader.read_region(1, 20, 10, 90, 60)
+    stored = reader.read_region(1, Box(20, 10, 90, 60))
     corner = 20 * reader.levels[1].downsample, 10 * reader.levels[1].downsample
 
     np.testing.assert_array_equal(reader.read_at_mpp(*corner, 90, 60, MPP0 * 3.03), stored)
@@ -153,7 +154,7 @@ def test_threads_give_the_same_image(readers):
 @pytest.mark.parametrize("size_wh", [(0, 0), (0, 5), (5, 0)])
 def test_an_empty_image_is_empty(readers, size_wh):
     assert readers["2"].read_at_mpp(10, 10, *size_wh, 0.9).shape == (size_wh[1], size_wh[0], 3)
-    assert readers["2"].read_region(0, 10, 10, *size_wh).shape == (size_wh[1], size_wh[0], 3)
+    assert readers["2"].read_region(0, Box(10, 10, *size_wh)).shape == (size_wh[1], size_wh[0], 3)
 
 
 def test_area_means_of_one_colour_are_that_colour():

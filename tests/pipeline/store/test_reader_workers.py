@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from pipeline.box import Box
 from pipeline.store import array_reader
 from pipeline.store.reader import StoreReader
 from tests.pipeline.make import halved, ingest, sample_image, write_aperio_j2k, write_jpeg_pyramid, write_pyramid
@@ -53,8 +54,8 @@ def boxes(count: int = 12) -> list[tuple[int, int, int, int]]:
 def test_threads_inside_a_read_give_what_one_gives(readers, codec):
     for level in range(len(readers[codec].levels)):
         for box in boxes(8):
-            one = readers[codec].read_region(level, *box)
-            np.testing.assert_array_equal(readers[codec].read_region(level, *box, threads=4), one)
+            one = readers[codec].read_region(level, Box(*box))
+            np.testing.assert_array_equal(readers[codec].read_region(level, Box(*box), threads=4), one)
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -66,7 +67,7 @@ def test_a_batch_is_its_regions(readers, codec, threads):
     batch = reader.read_regions(0, corners, 130, 70, threads=threads)
 
     assert (batch.dtype, batch.shape, batch.flags.c_contiguous) == (np.uint8, (9, 70, 130, 3), True)
-    np.testing.assert_array_equal(batch, [reader.read_region(0, *corner, 130, 70) for corner in corners])
+    np.testing.assert_array_equal(batch, [reader.read_region(0, Box(*corner, 130, 70)) for corner in corners])
     assert reader.read_regions(0, [], 130, 70, threads=threads).shape == (0, 70, 130, 3)
 
 
@@ -74,26 +75,26 @@ def test_a_batch_is_its_regions(readers, codec, threads):
 def test_what_is_read_is_own_memory_that_may_be_changed(readers, codec):
     """Decoders work in memory that a thread keeps; nobody may be given it."""
     reader = readers[codec]
-    whole_chunk = reader.read_region(0, 256, 256, 256, 256)
+    whole_chunk = reader.read_region(0, Box(256, 256, 256, 256))
     before = whole_chunk.copy()
     chunk = reader.levels[0].array.decoded_chunk(1, 1)
 
-    reader.read_region(0, 0, 0, 700, 700)
+    reader.read_region(0, Box(0, 0, 700, 700))
 
     assert (whole_chunk.dtype, whole_chunk.flags.c_contiguous, whole_chunk.flags.writeable) == (np.uint8, True, True)
     np.testing.assert_array_equal(whole_chunk, before)
     np.testing.assert_array_equal(chunk, before)
     whole_chunk[...] = 0
-    np.testing.assert_array_equal(reader.read_region(0, 256, 256, 256, 256), before)
+    np.testing.assert_array_equal(reader.read_region(0, Box(256, 256, 256, 256)), before)
 
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_many_threads_share_one_reader_and_its_threads(readers, codec):
     reader = pickle.loads(pickle.dumps(readers[codec]))  # nothing of it is open yet
-    expected = [readers[codec].read_region(0, *box) for box in boxes()]
+    expected = [readers[codec].read_region(0, Box(*box)) for box in boxes()]
 
     with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda box: reader.read_region(0, *box, threads=2), boxes() * 2))
+        found = list(pool.map(lambda box: reader.read_region(0, Box(*box), threads=2), boxes() * 2))
 
     for pixels, wanted in zip(found, expected * 2, strict=True):
         np.testing.assert_array_equal(pixels, wanted)
@@ -104,11 +105,11 @@ def test_an_index_is_read_once_and_chunks_are_not_kept(readers, monkeypatch):
     read_index, pread = array_reader.read_index, os.pread
     monkeypatch.setattr(array_reader, "read_index", lambda *a: opened.append(a) or read_index(*a))
     reader = pickle.loads(pickle.dumps(readers["imagecodecs_jpeg"]))
-    reader.read_region(0, 0, 0, 512, 512)
+    reader.read_region(0, Box(0, 0, 512, 512))
     monkeypatch.setattr(os, "pread", lambda *a: asked.append(a) or pread(*a))
 
     for _ in range(3):
-        reader.read_region(0, 0, 0, 512, 512)
+        reader.read_region(0, Box(0, 0, 512, 512))
 
     assert (len(opened), len(asked)) == (1, 3 * 2)  # two rows of two neighbours
 
@@ -124,7 +125,7 @@ class Regions(torch.utils.data.Dataset):
 
     def __getitem__(self, index: int) -> tuple[int, int]:
         reader, box = self.readers[index % len(self.readers)], boxes()[index // len(self.readers)]
-        pixels = np.concatenate([reader.read_region(0, *box), reader.read_at_mpp(*box, 0.9)])
+        pixels = np.concatenate([reader.read_region(0, Box(*box)), reader.read_at_mpp(*box, 0.9)])
         return zlib.crc32(np.ascontiguousarray(pixels)), len(os.listdir("/proc/self/fd"))
 
 
@@ -134,7 +135,7 @@ def test_a_loader_s_workers_read_what_their_parent_reads_while_it_goes_on_readin
     dataset = Regions(list(readers.values()))
     expected = [dataset[index][0] for index in range(len(dataset))]  # shards are open before the workers start
     for reader in readers.values():
-        reader.read_region(0, 0, 0, 300, 300, threads=2)  # threads too: they do not follow into a forked worker
+        reader.read_region(0, Box(0, 0, 300, 300), threads=2)  # threads too: they do not follow into a forked worker
     loader = torch.utils.data.DataLoader(
         dataset, batch_size=6, num_workers=NUM_WORKERS, multiprocessing_context=start, persistent_workers=True
     )
@@ -153,7 +154,7 @@ class Threaded(Regions):
     """The same, with threads in each worker."""
 
     def __getitem__(self, index: int) -> int:
-        pixels = self.readers[0].read_region(0, *boxes()[index], threads=2)
+        pixels = self.readers[0].read_region(0, Box(*boxes()[index]), threads=2)
         return zlib.crc32(np.ascontiguousarray(pixels))
 
 

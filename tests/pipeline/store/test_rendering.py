@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageCms
 
+from pipeline.box import Box
 from pipeline.config import IngestConfig
 from pipeline.ingest.ingest import IngestRequest, ingest_slide
 from pipeline.project import Project
@@ -65,7 +66,7 @@ def test_the_scanner_s_profile_is_applied_to_tiles_and_thumbnails(store):
 def test_a_thumbnail_read_in_bands_is_the_average_of_the_slide(store):
     reader = StoreReader(store)
     level = reader.levels[0]
-    whole = reader.read_region(0, 0, 0, level.width_px, level.height_px).astype(float)
+    whole = reader.read_region(0, Box(0, 0, level.width_px, level.height_px)).astype(float)
 
     small = level.array.read_whole(110, 82)
 
@@ -78,7 +79,7 @@ def test_a_image_of_the_level_s_own_size_is_the_level(store):
 
     assert np.array_equal(
         level.array.read_whole(level.width_px, level.height_px),
-        level.array.read_region(0, 0, level.width_px, level.height_px),
+        level.array.read_region(Box(0, 0, level.width_px, level.height_px)),
     )
 
 

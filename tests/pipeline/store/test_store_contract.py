@@ -15,6 +15,7 @@ import zarr
 from ome_zarr_models import v05
 from PIL import ImageCms
 
+from pipeline.box import Box
 from pipeline.ingest import store_writer
 from pipeline.ingest.icc import strip_icc_text
 from pipeline.ingest.source_comparison import verify_store
@@ -156,7 +157,7 @@ def test_chunks_outside_the_grid_and_white_ones_are_left_out_of_the_index(tmp_pa
 
     assert shards == ["0/0/0"]
     assert (index[1:] == 2**64 - 1).all()
-    np.testing.assert_array_equal(reader.read_region(0, 0, 0, 1100, 700), pixels)
+    np.testing.assert_array_equal(reader.read_region(0, Box(0, 0, 1100, 700)), pixels)
 
 
 def test_metadata_is_never_consolidated(store):
@@ -259,7 +260,7 @@ def test_the_icc_profile_s_colours_are_kept_and_its_texts_are_not(tmp_path):
 
     reader = StoreReader(ingest(source, tmp_path).store)
 
-    assert reader.icc == strip_icc_text(profile) == base64.b64decode(reader.attributes["icc"])
+    assert reader.icc == strip_icc_text(profile) == base64.b64decode(reader.attributes.icc)
     pixels = sample_image(300, 200)
     np.testing.assert_array_equal(ToSrgb(reader.icc)(pixels), ToSrgb(profile)(pixels))
 

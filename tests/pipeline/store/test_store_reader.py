@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import zarr
 
+from pipeline.box import Box
 from pipeline.errors import CorruptTileError, UnreadableError
 from pipeline.store import array_reader
 from pipeline.store.reader import StoreReader
@@ -61,7 +62,7 @@ EDGES = [
 def test_a_region_at_or_over_the_border_is_the_slide_and_white_beyond(store, whole, box):
     x, y, width, height = box
 
-    found = StoreReader(store).read_region(0, *box)
+    found = StoreReader(store).read_region(0, Box(*box))
 
     np.testing.assert_array_equal(found, whole[400 + y : 400 + y + height, 400 + x : 400 + x + width])
 
@@ -70,11 +71,11 @@ def test_a_region_far_outside_is_white(store):
     reader = StoreReader(store)
 
     for box in ((-5000, 0, 7, 5), (90_000, 0, 7, 5), (0, 90_000, 7, 5), (0, -5000, 7, 5)):
-        assert (reader.read_region(0, *box) == 255).all()
+        assert (reader.read_region(0, Box(*box)) == 255).all()
 
 
 def crcs(reader: StoreReader) -> list[int]:
-    return [zlib.crc32(np.ascontiguousarray(reader.read_region(0, *box))) for box in boxes()]
+    return [zlib.crc32(np.ascontiguousarray(reader.read_region(0, Box(*box)))) for box in boxes()]
 
 
 def _crcs_into(queue, reader: StoreReader) -> None:
@@ -86,7 +87,7 @@ def test_threads_read_what_one_thread_reads(store, whole):
     reader = StoreReader(store)
 
     with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda box: reader.read_region(0, *box), boxes() * 3))
+        found = list(pool.map(lambda box: reader.read_region(0, Box(*box)), boxes() * 3))
 
     for pixels, wanted in zip(found, expected * 3, strict=True):
         np.testing.assert_array_equal(pixels, wanted)
@@ -114,7 +115,7 @@ def test_workers_read_what_their_parent_reads(store, start):
 
 def test_a_pickled_reader_opens_the_store_anew(store):
     reader = StoreReader(store)
-    reader.read_region(0, 0, 0, 10, 10)
+    reader.read_region(0, Box(0, 0, 10, 10))
 
     copy = pickle.loads(pickle.dumps(reader))
 
@@ -129,7 +130,7 @@ def test_a_square_that_needs_no_resampling_is_the_stored_pixels(store, whole):
     coarse = reader.read_square(1, 124, 46, 448, 224)
 
     np.testing.assert_array_equal(found, whole[445:669, 523:747])
-    np.testing.assert_array_equal(coarse, reader.read_region(1, 62, 23, 224, 224))
+    np.testing.assert_array_equal(coarse, reader.read_region(1, Box(62, 23, 224, 224)))
 
 
 def test_a_square_of_half_the_size_is_the_mean_of_two_by_two_pixels(store, whole):
@@ -163,13 +164,13 @@ def test_a_reader_opened_after_a_store_was_replaced_sees_the_new_one(tmp_path):
         ingest(source, tmp_path / str(seed))
     path = tmp_path / "1/slides/S-1.ome.zarr"
     old = StoreReader(path)
-    first = old.read_region(0, 0, 0, 500, 300)
-    expected = StoreReader(tmp_path / "2/slides/S-1.ome.zarr").read_region(0, 0, 0, 500, 300)
+    first = old.read_region(0, Box(0, 0, 500, 300))
+    expected = StoreReader(tmp_path / "2/slides/S-1.ome.zarr").read_region(0, Box(0, 0, 500, 300))
 
     path.rename(tmp_path / "aside")
     (tmp_path / "2/slides/S-1.ome.zarr").rename(path)
 
-    np.testing.assert_array_equal(StoreReader(path).read_region(0, 0, 0, 500, 300), expected)
+    np.testing.assert_array_equal(StoreReader(path).read_region(0, Box(0, 0, 500, 300)), expected)
     assert not np.array_equal(first, expected)
 
 
@@ -191,7 +192,7 @@ def test_a_damaged_shard_is_a_corrupt_tile_and_never_pixels(tmp_path, damage, me
     shard.write_bytes(damage(shard.read_bytes()))
 
     with pytest.raises(CorruptTileError, match=message):
-        StoreReader(store).read_region(0, 0, 0, 500, 300)
+        StoreReader(store).read_region(0, Box(0, 0, 500, 300))
 
 
 def test_a_folder_that_is_no_store_says_so(tmp_path):

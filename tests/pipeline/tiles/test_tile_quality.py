@@ -64,7 +64,7 @@ def test_tiles_over_the_limit_are_left_out_and_unjudged_ones_kept(project):
 
 
 def test_limits_need_scores(project):
-    with pytest.raises(BadRecipeError, match=r"small-test: .*max_qc.*Run `gemslide quality`"):
+    with pytest.raises(BadRecipeError, match=r"small-test: .*max_qc.*Run `gemslide qc`"):
         make_tile_table(project, "t", TileConfig(tile_px=32, mpp=1.0, max_qc={"pen": 0.2}), cohort=None)
 
 

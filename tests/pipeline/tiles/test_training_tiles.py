@@ -5,6 +5,7 @@ import shutil
 import numpy as np
 import pytest
 
+from pipeline.box import Box
 from pipeline.cohort.manifest import load_cohort
 from pipeline.config import TileConfig
 from pipeline.errors import BadManifestError, BadRecipeError, ChangedSourceError, EmptyTableError
@@ -37,7 +38,7 @@ def test_a_tile_at_a_level_s_own_resolution_is_read_without_resampling(road):
     assert row.level == 1
     assert np.array_equal(
         TileDataset(road.project.root, "small").read(5),
-        reader.read_region(1, row.x_px0 // 2, row.y_px0 // 2, 32, 32),
+        reader.read_region(1, Box(row.x_px0 // 2, row.y_px0 // 2, 32, 32)),
     )
 
 
@@ -66,7 +67,7 @@ def test_classes_the_recipe_does_not_know_are_refused(road):
 
 
 def test_a_tile_set_that_does_not_exist_is_refused_with_those_that_do(road):
-    with pytest.raises(EmptyTableError, match=r"there are: small"):
+    with pytest.raises(EmptyTableError, match=r"Did you mean small\?"):
         TileDataset(road.project.root, "smal")
 
 
@@ -91,7 +92,7 @@ def test_a_reader_survives_pickling(road):
 
     again = pickle.loads(pickle.dumps(reader))
 
-    assert np.array_equal(again.read_region(0, 100, 100, 90, 70), reader.read_region(0, 100, 100, 90, 70))
+    assert np.array_equal(again.read_region(0, Box(100, 100, 90, 70)), reader.read_region(0, Box(100, 100, 90, 70)))
 
 
 def test_the_same_file_under_two_names_in_two_splits_is_refused(tmp_path, gemslide):

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from tests.distributed.launch import run_ranks
+from tests.distributed.pairwise import cover
 from tests.training.engine.small_networks import NETWORKS, loss, make_batch, make_blocks, plan_of
 from training import engine
 from training.engine.engine import Engine
@@ -21,6 +22,7 @@ from training.models.resnet_v2 import resnet_v2_blocks
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 RECOMPUTE = {"keep": Recompute(), "every block": Recompute(1), "every 2": Recompute(2)}
+PROVE = pytest.mark.prove
 ALL = ("mp-basic", "master", "gpipe", "1f1b", "chimera")
 Case = dict[str, Any]
 
@@ -59,16 +61,25 @@ def differences(num_ranks: int, cases: list[Case]) -> list[str]:
     return wrong
 
 
-@pytest.mark.parametrize("network", ["resnet", "relu-chain", "unet"])
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
-@pytest.mark.parametrize("channels_last", [False, True])
-def test_one_rank_keeps_what_was_predicted(network, precision, channels_last):
-    numbers = {"precision": precision, "channels_last": channels_last, "num_microbatches": 2}
-    cases = [
-        {"network": network, "microbatches": 2, "last": 1, "plan": {"strategy": s, "recompute": r, **numbers}}
-        for s in (("single", "gpipe") if network != "resnet" else ("gpipe",))
-        for r in RECOMPUTE.values()
-    ]
+ALONE = {
+    "network": ("resnet", "relu-chain", "unet"),
+    "recompute": tuple(RECOMPUTE.values()),
+    "precision": ("fp32", "bf16"),
+    "channels_last": (False, True),
+    "strategy": ("single", "gpipe"),
+}
+
+
+@pytest.mark.parametrize(
+    "combinations",
+    [
+        pytest.param(cover(ALONE, lambda _: True), id="every two choices"),
+        pytest.param([dict(zip(ALONE, one, strict=True)) for one in product(*ALONE.values())], id="all", marks=PROVE),
+    ],
+)
+def test_one_rank_keeps_what_was_predicted(combinations):
+    plans = [{**chosen, "num_microbatches": 2} for chosen in combinations]
+    cases = [{"network": plan.pop("network"), "microbatches": 2, "last": 1, "plan": plan} for plan in plans]
 
     assert differences(1, cases) == []
 
@@ -126,23 +137,31 @@ def test_three_ranks_keep_what_was_predicted():
     assert differences(3, _cases(3, ("master", "gpipe", "1f1b"), (Recompute(), Recompute(1)))) == []
 
 
-@pytest.mark.parametrize(("num_stages", "data_parallel"), [(4, 1), (2, 2)])
-def test_four_ranks_keep_what_was_predicted(num_stages, data_parallel):
+GROUPS = {"layout": ((4, 1), (2, 2)), "strategy": ALL, "recompute": (Recompute(), Recompute(1))}
+
+
+@pytest.mark.parametrize(
+    "combinations",
+    [
+        pytest.param(cover(GROUPS, lambda _: True), id="every two choices"),
+        pytest.param([dict(zip(GROUPS, one, strict=True)) for one in product(*GROUPS.values())], id="all", marks=PROVE),
+    ],
+)
+def test_four_ranks_keep_what_was_predicted(combinations):
     cases = [
         {
             "network": "resnet",
-            "microbatches": 4 * data_parallel + 1,
+            "microbatches": 4 * chosen["layout"][1] + 1,
             "last": 1,
             "plan": {
-                "strategy": strategy,
-                "num_stages": num_stages,
+                "strategy": chosen["strategy"],
+                "num_stages": chosen["layout"][0],
                 "num_microbatches": 4,
-                "data_parallel": data_parallel,
-                "recompute": recompute,
+                "data_parallel": chosen["layout"][1],
+                "recompute": chosen["recompute"],
             },
         }
-        for strategy in ALL
-        for recompute in (Recompute(), Recompute(1))
+        for chosen in combinations
     ]
 
     assert differences(4, cases) == []
@@ -156,20 +175,19 @@ def peaks_by_microbatches(strategy: str, num_stages: int, counts: tuple[int, ...
     ]
 
 
+@pytest.mark.parametrize("most", [8, pytest.param(16, marks=PROVE)])
 @pytest.mark.parametrize("recompute", [Recompute(), Recompute(1)], ids=["keep", "recompute"])
 @pytest.mark.parametrize("num_stages", [2, 3, 4])
 @pytest.mark.parametrize("strategy", ["mp-basic", "master"])
-def test_the_peak_does_not_depend_on_the_number_of_microbatches(strategy, num_stages, recompute):
+def test_the_peak_does_not_depend_on_the_number_of_microbatches(strategy, num_stages, recompute, most):
     """The promise of GEMS: the batch grows with N at constant memory.
 
     From five micro-batches on: with fewer, each of the two replicas has no third that may come in ahead on every rank.
     """
-    *few, five, six, eight, sixteen = peaks_by_microbatches(
-        strategy, num_stages, (2, 4, 5, 6, 8, 16), recompute=recompute
-    )
+    two, four, five, six, many = peaks_by_microbatches(strategy, num_stages, (2, 4, 5, 6, most), recompute=recompute)
 
-    assert five == six == eight == sixteen
-    for peaks in few:
+    assert five == six == many
+    for peaks in (two, four):
         assert all(fewer <= more for fewer, more in zip(peaks, five, strict=True))
 
 
@@ -183,12 +201,13 @@ def test_gpipe_grows_by_the_same_bytes_with_every_microbatch(num_stages):
         assert steps.pop() > 0
 
 
+@pytest.mark.parametrize("most", [12, pytest.param(16, marks=PROVE)])
 @pytest.mark.parametrize("strategy", ["1f1b", "chimera"])
-def test_1f1b_and_chimera_stop_growing(strategy):
-    peaks = peaks_by_microbatches(strategy, 4, (2, 8, 12, 16))
+def test_1f1b_and_chimera_stop_growing(strategy, most):
+    two, eight, many = peaks_by_microbatches(strategy, 4, (2, 8, most))
 
-    assert peaks[1] == peaks[2] == peaks[3]
-    assert max(peaks[0]) < max(peaks[1])
+    assert eight == many
+    assert max(two) < max(eight)
 
 
 def test_a_memory_limit_lets_master_hold_a_batch_that_one_rank_cannot():

@@ -1,5 +1,6 @@
 // The store's pyramid as OpenSeadragon sees it: each level with its own chunk size and downsample.
 import OpenSeadragon from "openseadragon";
+import { cutPadding } from "./edge_tiles";
 import type { Level, Slide } from "./types";
 
 /** OpenSeadragon counts levels from the coarsest; the store counts from the finest. */
@@ -39,7 +40,7 @@ export function createTileSource(slide: Slide): OpenSeadragon.TileSource {
     const level = at(osdLevel);
     const left_px = col * level.chunk_px;
     const top_px = row * level.chunk_px;
-    // Chunks at the right and bottom edge are padded to full size: only this part is slide.
+    // Less than a chunk at the right and bottom edge.
     const width_px = Math.min(level.chunk_px, level.width_px - left_px);
     const height_px = Math.min(level.chunk_px, level.height_px - top_px);
     if (isSource) {
@@ -53,5 +54,6 @@ export function createTileSource(slide: Slide): OpenSeadragon.TileSource {
       .replace("{level}", String(at(osdLevel).level))
       .replace("{col}", String(col))
       .replace("{row}", String(row));
+  cutPadding(source);
   return source;
 }

@@ -1,0 +1,137 @@
+"""Runs everything that `make test` shortens, and writes the result into docs/proof.md.
+
+    make prove
+
+Every part runs, also after one that failed. The page is written only if all of them held, on the files of a commit:
+it names the commit it proves.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs/proof.md"
+DATA_VARIABLE = "GEMSLIDE_TEST_DATA"
+
+
+@dataclass(frozen=True)
+class Part:
+    """A command that ends with 0 if what it proves holds, and whose last line counts what it tried."""
+
+    what: str
+    arguments: tuple[str, ...]
+    """After `python`."""
+
+    @property
+    def command(self) -> str:
+        return shlex.join(["python", *self.arguments])
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a part ended."""
+
+    part: Part
+    code: int
+    seconds: float
+    last_line: str
+
+
+def parts(seed: int, cases: int) -> list[Part]:
+    at = ("--seed", str(seed))
+    return [
+        Part("Tests marked `prove`", ("-m", "pytest", "-n", "2", "--dist", "loadgroup", "-m", "prove")),
+        Part("Attacks", ("-m", "tests.attacks", *at)),
+        Part("`kill -9` during ingest", ("-m", "tests.pipeline.ingest.chaos", "--times", "100", *at)),
+        Part("Damaged slide files", ("-m", "tests.pipeline.slides.fuzz", "--cases", str(cases), *at)),
+    ]
+
+
+def run(part: Part) -> Outcome:
+    """Run a part, showing what it says."""
+    print(f"\n== {part.what}: {part.command}", flush=True)
+    start, last_line = time.perf_counter(), ""
+    with subprocess.Popen(
+        [sys.executable, "-u", *part.arguments], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        assert process.stdout
+        for line in process.stdout:
+            print(line, end="", flush=True)
+            last_line = line.strip("= \n") or last_line
+    return Outcome(part, process.returncode, time.perf_counter() - start, last_line)
+
+
+def prove(wanted: Sequence[Part], page: Path, *, commit: str | None) -> int:
+    """Run all parts and write the page, unless one failed or there is no commit to name. Returns the exit code."""
+    outcomes = [run(part) for part in wanted]
+    failed = [outcome for outcome in outcomes if outcome.code]
+    for outcome in failed:
+        print(f"\n!! {outcome.part.what} failed (exit code {outcome.code}): {outcome.last_line}", file=sys.stderr)
+    if failed:
+        print(f"{page} is left as it was: not everything held.", file=sys.stderr)
+        return 1
+    if commit is None:
+        print(f"\nEverything held. {page} is left as it was: files differ from the last commit, which it would name.")
+        return 0
+    page.write_text(proof_page(outcomes, commit), encoding="utf-8")
+    print(f"\nEverything held: {page}")
+    return 0
+
+
+def proof_page(outcomes: Sequence[Outcome], commit: str) -> str:
+    rows = "\n".join(
+        f"| {outcome.part.what} | `{outcome.part.command}` | {outcome.seconds:.0f} | {outcome.last_line} |"
+        for outcome in outcomes
+    )
+    minutes = sum(outcome.seconds for outcome in outcomes) / 60
+    return f"""# The last whole proof
+
+`make prove` runs everything that `make test` shortens, and wrote this page: every part held.
+
+Commit {commit}, {datetime.now(UTC):%Y-%m-%d}, {minutes:.0f} minutes on {machine()}.
+
+| part | command | seconds | result, in its last line |
+|---|---|---|---|
+{rows}
+"""
+
+
+def machine() -> str:
+    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    name = names[0] if names else platform.machine()
+    data = "with" if os.environ.get(DATA_VARIABLE) else "without"
+    return f"{len(os.sched_getaffinity(0))} cores of {name}, Python {platform.python_version()}, {data} the real slides"
+
+
+def commit_of(root: Path, page: Path) -> str | None:
+    """The commit that the files are, the page apart; None where they differ from it."""
+    changed = git(root, "status", "--porcelain", "--", ".", f":(exclude){page.relative_to(root)}")
+    return None if changed else git(root, "rev-parse", "--short=12", "HEAD")
+
+
+def git(root: Path, *arguments: str) -> str:
+    return subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--cases", type=int, default=2000, help="damaged slide files")
+    options = parser.parse_args()
+    return prove(parts(options.seed, options.cases), PAGE, commit=commit_of(ROOT, PAGE))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,59 @@
+"""What a slide's probabilities depend on. Thresholds and batch sizes only decide how they are shown or made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pipeline.config import InferConfig
+from pipeline.errors import UnreadableError, WrongSlideError
+from pipeline.inference.predictor import Predictor
+from pipeline.store.overlays import Predictions, list_predictions, read_predictions
+from pipeline.store.qc_scores import read_stain_fit
+from pipeline.store.reader import StoreReader
+
+NUMERICS = {"dtype": "float32"}
+
+
+def prediction_key(reader: StoreReader, predictor: Predictor, config: InferConfig) -> dict[str, Any]:
+    """The key of a slide's predictions: source, model, tiles, stain, numerics.
+
+    Raises:
+        UnreadableError: the model wants normalised stains, and the slide's was never fitted.
+    """
+    key: dict[str, Any] = {
+        "source_sha256": reader.source_sha256,
+        "model": predictor.identity,
+        "tiles": {"tile_px": predictor.tile_px, "mpp": predictor.mpp, "min_tissue": config.min_tissue},
+        "numerics": NUMERICS,
+    }
+    if predictor.stain:
+        fit = read_stain_fit(reader, predictor.stain["method"])
+        key["stain"] = {**predictor.stain, "fit": fit}  # fitted again, tiles look different
+    return key
+
+
+def read_stored_key(reader: StoreReader, model_id: str) -> dict[str, Any] | None:
+    """The key of a slide's stored predictions; None where there are none, or damaged ones."""
+    predictions = finished_predictions(reader, model_id)
+    return None if predictions is None else stored_key(predictions.attributes.get("made_from", {}))
+
+
+def finished_predictions(reader: StoreReader, model_id: str) -> Predictions | None:
+    """What a model has left in the store; None where that is nothing, or damaged."""
+    if model_id not in list_predictions(reader.path):
+        return None
+    try:
+        return read_predictions(reader.path, model_id)
+    except (UnreadableError, WrongSlideError):
+        return None
+
+
+def stored_key(made_from: Mapping[str, Any]) -> dict[str, Any]:
+    """The key that stored predictions state; earlier ones name tiles and settings one by one."""
+    key = dict(made_from)
+    if "tiles" not in key and isinstance(key.get("settings"), dict):
+        settings = key.pop("settings")
+        tiles = {name: key.pop(name, None) for name in ("tile_px", "mpp")}
+        key |= {"tiles": {**tiles, "min_tissue": settings.get("min_tissue")}, "numerics": NUMERICS}
+    return key

@@ -1,0 +1,59 @@
+"""Ingest as a stage: one slide file into one store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from pipeline.config import IngestConfig
+from pipeline.ingest.ingest import IngestReport, IngestRequest, ingest_key, ingest_slide, stored_key
+from pipeline.jobs.key import Key
+from pipeline.jobs.stage import Stage, StageReport
+from pipeline.progress import Advance
+from pipeline.project import Project
+from pipeline.run_record import SlideOutcome
+
+
+@dataclass(frozen=True)
+class IngestStage(Stage):
+    """Turns one slide into a store."""
+
+    name: ClassVar[str] = "ingest"
+    request: IngestRequest
+    project: Project
+    config: IngestConfig
+
+    @property
+    def slide_id(self) -> str:  # type: ignore[override]
+        return self.request.slide_id
+
+    def key(self) -> Key:
+        return ingest_key(self.request, self.config)
+
+    def made_from(self) -> Key | None:
+        return stored_key(self.project.store_path(self.slide_id))
+
+    def outputs(self) -> tuple[Path, ...]:
+        return (self.project.store_path(self.slide_id),)
+
+    def run(self, advance: Advance) -> StageReport:
+        return _report(ingest_slide(self.request, self.project, self.config, advance=advance))
+
+    def crashed(self, how: str) -> str:
+        return (
+            f"slide {self.slide_id}: the process that read {self.request.path.name} {how}. "
+            "If memory ran out, use fewer --workers; else the file is damaged: try it alone."
+        )
+
+
+def _report(report: IngestReport) -> StageReport:
+    routes = ", ".join(f"{level.path} {level.route}" for level in report.levels)
+    outcome = SlideOutcome(
+        report.slide_id,
+        "skipped" if report.skipped else "done",
+        message=f"{'kept' if report.skipped else 'done'}: levels {routes}; tissue {report.tissue_fraction:.1%}",
+        output=str(report.store),
+        seconds=report.seconds,
+    )
+    return StageReport(outcome, ({"id": report.slide_id, "sha256": report.sha256},), (report.store,))

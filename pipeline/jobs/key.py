@@ -1,0 +1,32 @@
+"""When work is finished: its output says what it was made from, and that is what would be asked for now.
+
+The one rule for every stage. A key holds all that an output depends on, as JSON: the source's bytes, settings, models,
+methods. What only decides how an output is shown stands in none.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+Key = Mapping[str, Any]
+
+
+def differences(made_from: Key | None, key: Key) -> tuple[str, ...]:
+    """Names of the parts in which two keys differ, in the order of `key`; all of them where nothing was made yet."""
+    if made_from is None:
+        return tuple(key)
+    made, wanted = _as_stored(made_from), _as_stored(key)
+    return tuple(name for name in {**wanted, **made} if made.get(name, ...) != wanted.get(name, ...))
+
+
+def is_finished(made_from: Key | None, key: Key) -> bool:
+    """Whether an output made from one key is what the other asks for."""
+    return made_from is not None and not differences(made_from, key)
+
+
+def _as_stored(key: Key) -> dict[str, Any]:
+    """As JSON gives it back: tuples are lists there."""
+    stored: dict[str, Any] = json.loads(json.dumps(dict(key)))
+    return stored

@@ -1,0 +1,76 @@
+"""One kind of work on one slide: what it depends on, whether it is finished, doing it, and what it leaves.
+
+Verbs run stages over slides here and now (`pipeline.jobs.runner`); whoever keeps a ledger of a study asks the same four
+questions of them.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pipeline.jobs.key import Key, is_finished
+from pipeline.progress import Advance
+from pipeline.run_record import SlideOutcome
+
+
+@dataclass(frozen=True)
+class StageReport:
+    """How one slide's stage ended, and what a run record says of it."""
+
+    outcome: SlideOutcome
+    inputs: tuple[dict[str, str], ...] = ()
+    """`id` and `sha256` of what it read."""
+    outputs: tuple[Path, ...] = ()
+    seconds: dict[str, float] = field(default_factory=dict)
+    """By phase, where there are several."""
+    facts: dict[str, Any] = field(default_factory=dict)
+    """What else the run record says of the slide: under each key, by slide."""
+    warning: str | None = None
+    """What a person should know before relying on the outputs; a clause that goes on after "slide S-1: "."""
+
+
+class Stage(ABC):
+    """A stage's work on one slide. It can be pickled, and be done in another process."""
+
+    name: ClassVar[str]
+    """As the verb is called."""
+    slide_id: str
+
+    @abstractmethod
+    def key(self) -> Key:
+        """Everything that the outputs depend on, as JSON. Raises GemslideError where an input is missing or damaged."""
+
+    @abstractmethod
+    def made_from(self) -> Key | None:
+        """The key that the published outputs state; None where there are none, or damaged ones."""
+
+    def is_finished(self) -> bool:
+        """Whether the outputs are there, made from what would be asked for now. `run` then keeps them."""
+        made_from = self.made_from()
+        return made_from is not None and is_finished(made_from, self.key())
+
+    @abstractmethod
+    def run(self, advance: Advance) -> StageReport:
+        """Do it, or keep what is finished. Outputs appear when they are whole.
+
+        Raises:
+            GemslideError: what is wrong with this slide.
+        """
+
+    @abstractmethod
+    def outputs(self) -> tuple[Path, ...]:
+        """Where the outputs are, or will be."""
+
+    def crashed(self, how: str) -> str:
+        """What to tell people when the process that was at this slide is gone.
+
+        Args:
+            how: "crashed or was ended (exit code -11)".
+        """
+        return (
+            f"slide {self.slide_id}: the process that was at it {how}. "
+            "If memory ran out, use fewer --workers; else the slide is damaged: try it alone."
+        )

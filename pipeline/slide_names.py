@@ -1,0 +1,134 @@
+"""Which slides a person means: ids, stores, slide files or one manifest, as all verbs take them.
+
+A plain name is a slide of the project where the project has one of that name, and a path otherwise; `./NAME` is always
+a path. Nothing here opens a slide or a store, so that a misspelt name is said at once.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from pipeline.cohort.manifest import Cohort, SlideEntry, load_cohort
+from pipeline.errors import BadManifestError, GemslideError, NoSlidesError, UnreadableError
+from pipeline.names import did_you_mean
+from pipeline.project import STORE_SUFFIX, Project, check_name, slide_id_of
+from training.foundation.names import is_name
+
+MANIFEST_SUFFIX = ".csv"
+
+
+def manifest_in(names: Sequence[str]) -> Path | None:
+    """The manifest, where one was typed in place of slides.
+
+    Raises:
+        BadManifestError: slides beside it, or several.
+    """
+    manifests = [name for name in names if name.lower().endswith(MANIFEST_SUFFIX)]
+    if manifests and len(names) > 1:
+        raise BadManifestError(f"give slides or one manifest, not both: {', '.join(names)}.")
+    return Path(manifests[0]) if manifests else None
+
+
+def find_slide(name: str, project: Project) -> Path:
+    """A slide of the project by its id: its store. Else the path of a slide file, a slide folder or any store.
+
+    Raises:
+        UnreadableError: a plain name that is neither.
+    """
+    store = _store_by_id(name, project)
+    if store or os.path.exists(name) or not _is_plain(name) or not project.slide_ids():
+        return store or Path(name)
+    raise _unknown(name, project)
+
+
+def find_store(name: str, project: Project) -> Path:
+    """A store by the id of a slide of the project, or by its path, wherever it lies.
+
+    Raises:
+        UnreadableError: no such slide, no such store, or a slide file. NoSlidesError: the project has none.
+        BadManifestError: neither a path nor a name that a slide can have.
+    """
+    store = _store_by_id(name, project)
+    if store or os.path.isdir(name):
+        return store or Path(os.path.abspath(name))
+    raise _unknown(name, project)
+
+
+def find_slide_id(name: str, project: Project) -> str:
+    """A slide of this project by its id, or by its store's path.
+
+    Raises:
+        UnreadableError: no such slide, another project's store, or a slide file. NoSlidesError: the project has none.
+        BadManifestError: neither a path nor a name that a slide can have.
+    """
+    store = find_store(name, project)
+    slide_id = slide_id_of(store)
+    if store.resolve() != project.store_path(slide_id).resolve():
+        raise UnreadableError(
+            f"{name}: is not a store of the project {project.root}. Give the slide's id, its store's path, or the "
+            "--project it belongs to; a slide file must be ingested first."
+        )
+    return slide_id
+
+
+def find_slide_ids(names: Sequence[str], project: Project) -> list[str]:
+    """Slides of this project, each once: those named, those of the one manifest named, or all.
+
+    A manifest's slides may lack a store; who works on them says so of each.
+
+    Raises:
+        NoSlidesError: all are asked for, and there are none. What `find_slide_id` and `load_cohort` raise.
+    """
+    manifest = manifest_in(names)
+    if manifest:
+        return [entry.slide_id for entry in included_in(load_cohort(manifest))]
+    found = [find_slide_id(name, project) for name in names] or project.slide_ids()
+    if not found:
+        raise NoSlidesError(
+            f"{project.slides_dir}: no slides. Ingest some first (`gemslide ingest`), or name another --project."
+        )
+    return list(dict.fromkeys(found))
+
+
+def find_stores(names: Sequence[str], project: Project) -> list[Path]:
+    """As `find_slide_ids`, but stores; those named may lie anywhere."""
+    if names and not manifest_in(names):
+        return list(dict.fromkeys(find_store(name, project) for name in names))
+    return [project.slides_dir / f"{slide_id}{STORE_SUFFIX}" for slide_id in find_slide_ids(names, project)]
+
+
+def included_in(cohort: Cohort) -> tuple[SlideEntry, ...]:
+    """A manifest's slides that are not excluded.
+
+    Raises:
+        BadManifestError: all are.
+    """
+    if cohort.included:
+        return cohort.included
+    raise BadManifestError(f"{cohort.path}: all {len(cohort.entries)} slides are excluded (column `exclude`).")
+
+
+def _store_by_id(name: str, project: Project) -> Path | None:
+    slide_id = name.removesuffix(STORE_SUFFIX)
+    store = project.store_path(slide_id) if is_name(slide_id) else None
+    return store if store and store.exists() else None
+
+
+def _is_plain(name: str) -> bool:
+    """Whether it can be meant as an id: not a path, and not named like a store or a file."""
+    return os.sep not in name and not name.endswith(STORE_SUFFIX)
+
+
+def _unknown(name: str, project: Project) -> GemslideError:
+    """Why a name stands for no store, and what may have been meant."""
+    if os.path.isfile(name):
+        return UnreadableError(f"{name}: is a file, not a store. Ingest it first, then give the slide's id.")
+    if _is_plain(name):
+        check_name(name, what="slide", remedy="Give a slide's id, or its store's path.")
+    known = project.slide_ids()
+    where = f"in the project {project.root}, and no such path" if _is_plain(name) else "there"
+    if known:
+        return UnreadableError(f"{name}: no such slide {where}. {did_you_mean(slide_id_of(Path(name)), known)}")
+    return NoSlidesError(f"{name}: no such slide {where}; {project.slides_dir} has none. Ingest it first.")

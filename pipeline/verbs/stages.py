@@ -1,0 +1,36 @@
+"""A stage on each slide, said on the terminal and kept in the run record: what ingest, qc and infer share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import typer
+
+from pipeline.cli_output import Reporter
+from pipeline.jobs.runner import run_stages
+from pipeline.jobs.stage import Stage, StageReport
+from pipeline.project import Project
+from pipeline.run_record import RunRecord, recorded
+
+
+def run_recorded(
+    stages: Sequence[Stage], reporter: Reporter, record: RunRecord, project: Project, *, workers: int = 1
+) -> None:
+    """Run the stages. What is wrong with one slide does not stop the others."""
+
+    def done(report: StageReport) -> None:
+        record.inputs += report.inputs
+        record.outputs += [str(path.relative_to(project.root)) for path in report.outputs]
+        for phase, seconds in report.seconds.items():
+            record.add_seconds(phase, seconds)
+        outcome = report.outcome
+        for key, value in report.facts.items():
+            record.extra.setdefault(key, {})[outcome.slide_id] = value
+        if report.warning:
+            typer.echo(f"warning: slide {outcome.slide_id}: {report.warning}.", err=True)
+            outcome = replace(outcome, message=f"{outcome.message}; {report.warning}")
+        record.slides.append(reporter.add(outcome))
+
+    with recorded(record, project.runs_dir), record.phase(record.verb):
+        run_stages(stages, done, workers=workers)

@@ -1,0 +1,76 @@
+"""`make prove`: docs/proof.md says what ran, and is written only when everything held on a commit."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parents[2] / ".ci/prove.py"
+spec = importlib.util.spec_from_file_location("prove", SCRIPT)
+assert spec is not None
+assert spec.loader is not None
+prove = importlib.util.module_from_spec(spec)
+sys.modules["prove"] = prove  # where dataclasses look
+spec.loader.exec_module(prove)
+
+HOLDS = prove.Part("Holds", ("-c", "print('many lines'); print('=== 12 tried, 0 findings ==='); print()"))
+FAILS = prove.Part("Fails", ("-c", "print('1 finding'); raise SystemExit(1)"))
+
+
+@pytest.fixture
+def page(tmp_path):
+    page = tmp_path / "proof.md"
+    page.write_text("the proof before")
+    return page
+
+
+def test_the_page_says_what_ran_on_which_commit_with_its_counts(page):
+    assert prove.prove([HOLDS, HOLDS], page, commit="abc123") == 0
+
+    text = page.read_text()
+    assert "Commit abc123, 20" in text
+    row = rf"\| Holds \| `{re.escape(HOLDS.command)}` \| \d+ \| 12 tried, 0 findings \|"
+    assert len(re.findall(row, text)) == 2
+
+
+def test_a_part_that_fails_fails_the_whole_and_leaves_the_page_and_the_rest_runs(page, tmp_path, capsys):
+    last = prove.Part("Last", ("-c", f"open({str(tmp_path / 'ran')!r}, 'w')"))
+
+    assert prove.prove([HOLDS, FAILS, last], page, commit="abc123") == 1
+
+    assert page.read_text() == "the proof before"
+    assert (tmp_path / "ran").exists()
+    assert "Fails failed (exit code 1): 1 finding" in capsys.readouterr().err
+
+
+def test_the_page_is_left_where_there_is_no_commit_to_name(page):
+    assert prove.prove([HOLDS], page, commit=None) == 0
+    assert page.read_text() == "the proof before"
+
+
+def test_files_that_differ_from_the_commit_are_noticed_and_the_page_itself_may(page, tmp_path):
+    def git(*arguments):
+        who = ("-c", "user.name=a", "-c", "user.email=a@b.c")
+        subprocess.run(["git", *who, *arguments], cwd=tmp_path, check=True, capture_output=True)
+
+    git("init")
+    (tmp_path / "code.py").write_text("1")
+    git("add", ".")
+    git("commit", "-m", "first")
+
+    page.write_text("another proof")
+    assert len(prove.commit_of(tmp_path, page)) == 12
+    (tmp_path / "code.py").write_text("2")
+    assert prove.commit_of(tmp_path, page) is None
+
+
+def test_what_is_proven_is_there_to_be_run():
+    for part in prove.parts(0, 10):
+        flag, module = part.arguments[:2]
+        assert flag == "-m"
+        assert importlib.util.find_spec(module) is not None, part
