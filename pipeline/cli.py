@@ -270,6 +270,19 @@ def evaluate(
 
 
 @cli.command()
+def compare(
+    a: Annotated[str, typer.Argument(metavar="A", help="Model id, package folder, run id, or run-record file.")],
+    b: Annotated[str, typer.Argument(metavar="B", help="What to compare it with.")],
+    project: ProjectOption = HERE,
+    as_json: JsonOption = False,
+) -> None:
+    """What differs between two models or runs, and whether that explains other weights."""
+    from pipeline.verbs.compare import run_compare
+
+    run_compare(a, b, project, as_json=as_json)
+
+
+@cli.command()
 def export(
     slide: Annotated[str, typer.Argument(metavar="SLIDE_ID|STORE", help="Slide of the project, or a store.")],
     out: Annotated[Path, typer.Argument(help="Copy to write; must not be there yet.")],

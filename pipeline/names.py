@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from pathlib import Path
 
 from pipeline.errors import EmptyTableError, UnreadableError
 from pipeline.project import Project, check_name
 from training.foundation.names import is_name
+from training.foundation.spelling import nearest
 
 MAX_SHOWN = 8
 
 
 def did_you_mean(name: str, known: Sequence[str]) -> str:
     """A sentence with the known names nearest to a misspelt one, or with the first of all of them."""
-    near = difflib.get_close_matches(name, known, n=3)
+    near = nearest(name, known, most=3)
     if near:
         return f"Did you mean {' or '.join(near)}?"
     more = f" and {len(known) - MAX_SHOWN} more" if len(known) > MAX_SHOWN else ""

@@ -14,6 +14,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load
 
 from training.augment import to_input
+from training.colour_statistics import Hues, HueStatistics, hue_distance, tile_hues
 from training.errors import UnreadableError
 from training.foundation.reading import read_regular
 from training.models.build import probabilities
@@ -42,6 +43,8 @@ class Classifier:
     variant: str
     stain: dict[str, Any] | None
     """How tiles must be normalised before `predict` sees them; None: not at all."""
+    hues: HueStatistics | None
+    """Of the tiles it was trained on; None: its package does not say."""
 
     def predict(self, tiles_nhwc: NDArray[np.uint8]) -> NDArray[np.float32]:
         """Class probabilities.
@@ -55,6 +58,15 @@ class Classifier:
         with torch.inference_mode():
             images = to_input(tiles_nhwc, self.mean, self.std).to(self.device)
             return np.asarray(probabilities(self.network(images), self.variant).cpu().numpy())
+
+    @staticmethod
+    def tile_hues(tiles_nhwc: NDArray[np.uint8]) -> Hues:
+        """Hues of tiles as `predict` takes them, float64 (tiles, 2)."""
+        return tile_hues(tiles_nhwc)
+
+    def hue_distance(self, hues_n2: Hues) -> float | None:
+        """How far tiles are from what this was trained on (`colour_statistics`); None: not known."""
+        return hue_distance(hues_n2, self.hues) if self.hues else None
 
     @classmethod
     def load(cls, package: Path, device: str = "cpu") -> Self:
@@ -102,6 +114,7 @@ class Classifier:
             split_sha256=ours.split_sha256,
             variant=ours.model.variant,
             stain=ours.stain.model_dump() if ours.stain else None,
+            hues=HueStatistics(**ours.hues.model_dump()) if ours.hues else None,
         )
 
 

@@ -6,13 +6,14 @@ import hashlib
 import json
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from safetensors.torch import save
 from torch import Tensor
 
+from training.colour_statistics import HueStatistics
 from training.config import Recipe
 from training.foundation.publish import SHORT_WRITE_S, new_folder, write_bytes_atomic
 from training.foundation.research_use import RESEARCH_USE
@@ -40,6 +41,8 @@ class PackageContent:
     metrics: dict[str, float]
     isa: str | None = None
     """CPU instructions that it was trained with."""
+    hues: HueStatistics | None = None
+    """Of the training tiles."""
 
 
 def write_packages(models_dir: Path, packages: Sequence[tuple[dict[str, Tensor], PackageContent]]) -> list[str]:
@@ -99,6 +102,7 @@ def _config(content: PackageContent, weights_sha256: str) -> dict[str, Any]:
             "epoch": content.epoch,
             "threads": content.recipe.train.threads,
             "isa": content.isa,
+            "hues": asdict(content.hues) if content.hues else None,
         },
     }
 

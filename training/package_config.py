@@ -41,6 +41,22 @@ class StainTarget(_Part):
     target: dict[str, list[float] | list[list[float]]] = Field(max_length=8)
 
 
+Component = Annotated[float, Field(ge=-2, le=2)]
+
+
+class Hues(_Part):
+    """Of the training tiles: `training.colour_statistics.HueStatistics`."""
+
+    median: tuple[Component, Component]
+    spread: tuple[Component, Component]
+    tiles: int = Field(ge=1)
+
+    @field_validator("median", "spread", mode="before")
+    @classmethod
+    def pairs_are_lists_in_json(cls, value: object) -> object:
+        return tuple(value) if isinstance(value, list) else value
+
+
 class GemslidePart(_Part):
     """What WSInfer has no key for."""
 
@@ -54,6 +70,8 @@ class GemslidePart(_Part):
     """Of each rank that trained it; version 0.1 did not say."""
     isa: str | None = Field(None, max_length=64)
     """CPU instructions that it was trained with; version 0.1 did not say."""
+    hues: Hues | None = None
+    """Version 0.1 did not say."""
 
     @field_validator("model", mode="before")
     @classmethod

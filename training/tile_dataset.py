@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from training.colour_statistics import HueStatistics, hue_statistics, tile_hues
 from training.config import DataConfig
 from training.errors import BadRecipeError, EmptyTableError
 
@@ -149,9 +150,8 @@ def read_tiles(source: TileSource, indices: Indices, pool: ThreadPoolExecutor) -
 
 def channel_statistics(source: TileSource, indices: Indices, *, sample: int = 256) -> tuple[list[float], list[float]]:
     """Mean and standard deviation per channel in 0–1, over an even sample of the tiles."""
-    chosen = indices[np.linspace(0, len(indices) - 1, min(sample, len(indices))).astype(int)]
     sums, squares, count = np.zeros(3), np.zeros(3), 0
-    for index in chosen:
+    for index in _even_sample(indices, sample):
         pixels = source.read(int(index)).reshape(-1, 3) / 255.0
         sums += pixels.sum(0)
         squares += (pixels**2).sum(0)
@@ -159,3 +159,16 @@ def channel_statistics(source: TileSource, indices: Indices, *, sample: int = 25
     mean = sums / count
     std = np.sqrt(np.maximum(squares / count - mean**2, 1e-6))
     return [round(float(v), 6) for v in mean], [round(float(v), 6) for v in std]
+
+
+def sample_hues(
+    source: TileSource, indices: Indices, pool: ThreadPoolExecutor, *, sample: int = 256
+) -> HueStatistics | None:
+    """Hues over an even sample of the tiles, as the dataset gives them; None where none has tissue."""
+    hues = pool.map(lambda index: tile_hues(source.read(int(index))[None]), _even_sample(indices, sample))
+    return hue_statistics(np.concatenate(list(hues)))
+
+
+def _even_sample(indices: Indices, count: int) -> Indices:
+    chosen: Indices = indices[np.linspace(0, len(indices) - 1, min(count, len(indices))).astype(int)]
+    return chosen

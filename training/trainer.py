@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from training.augment import to_input
+from training.colour_statistics import HueStatistics
 from training.config import OptimConfig
 from training.engine.engine import Engine, StepResult
 from training.engine.partition import stage_ranges
@@ -28,7 +29,7 @@ from training.preflight import Checked
 from training.run_log import RunLog, run_log
 from training.threads import instruction_set
 from training.tile_batch import TileBatch
-from training.tile_dataset import BatchPlan, Indices, channel_statistics, labelled, read_tiles, stain_of
+from training.tile_dataset import BatchPlan, Indices, channel_statistics, labelled, read_tiles, sample_hues, stain_of
 
 State = dict[str, Tensor]
 SHOWN_TILES = 8
@@ -61,6 +62,7 @@ class Trainer:
         self.mean, self.std = channel_statistics(self.source, labelled(self.source, "train"))
         self._pool = ThreadPoolExecutor(2)
         self._device = device
+        self._hues: HueStatistics | None = None
         self.peak_bytes: dict[str, Any] = {}
         self._engine, self._whole = self._build()
 
@@ -131,6 +133,7 @@ class Trainer:
                 self._project_dir, settings=settings, inputs=inputs, num_steps=self.num_steps,
                 threads=self.recipe.train.threads, isa=instruction_set(),
             ) as log:  # fmt: skip
+                self._hues = sample_hues(self.source, labelled(self.source, "train"), self._pool)
                 return self._epochs(log)
         return self._epochs(None)
 
@@ -221,6 +224,7 @@ class Trainer:
             epoch=epoch,
             metrics=metrics,
             isa=instruction_set(),
+            hues=self._hues,
         )
 
     def _describe_plan(self) -> dict[str, Any]:

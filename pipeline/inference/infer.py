@@ -27,6 +27,7 @@ from pipeline.inference.heatmap import THUMBNAIL_PX, write_heatmap
 from pipeline.inference.hotspots import find_hotspots, write_hotspots
 from pipeline.inference.key import finished_predictions, prediction_key, stored_key
 from pipeline.inference.predictor import Predictor
+from pipeline.inference.stain_check import COLOUR_DISTANCE, StainCheck, stored_distance
 from pipeline.jobs.key import is_finished
 from pipeline.progress import Advance, no_bar
 from pipeline.project import Project
@@ -57,6 +58,8 @@ class InferReport:
     result_dir: Path
     skipped: bool
     seconds: dict[str, float]
+    colour_distance: float | None
+    """From the model's training tiles (`stain_check`); None: not known."""
 
 
 def infer_slide(
@@ -93,7 +96,8 @@ def infer_slide(
     num_tiles = int(np.isfinite(predictions.probabilities_cyx[0]).sum())
     seconds = {"predict": round(predicted_s, 3), "write": round(time.perf_counter() - start - predicted_s, 3)}
     skipped = stored is not None
-    return InferReport(slide_id, predictor.model_id, num_tiles, num_hotspots, result_dir, skipped, seconds)
+    distance = stored_distance(predictions)
+    return InferReport(slide_id, predictor.model_id, num_tiles, num_hotspots, result_dir, skipped, seconds, distance)
 
 
 def _keep_what_others_wrote(old: Path, new: Path, class_names: Sequence[str]) -> None:
@@ -176,8 +180,10 @@ def _predict(
     chosen = tissue_tiles(reader, grid, config.min_tissue)
     advance.expect(len(chosen))
     values = np.full((len(predictor.class_names), grid.rows * grid.columns), np.nan, np.float32)
+    colours = StainCheck(predictor)
     for batch, tiles_nhwc in read_batches(reader, grid, chosen, config.batch_size, normalise):
         values[:, batch] = predictor.predict(tiles_nhwc).T
+        colours.add(tiles_nhwc)
         advance(len(batch))
     _check_varied(values[:, chosen], predictor.model_id, reader.slide_id)
     return Predictions(
@@ -186,7 +192,7 @@ def _predict(
         probabilities_cyx=values.reshape(-1, grid.rows, grid.columns).astype(np.float16),
         stride_px0=float(grid.stride_px0),
         side_px0=float(grid.side_px0),
-        attributes={"made_from": key, "versions": versions()},
+        attributes={"made_from": key, "versions": versions(), COLOUR_DISTANCE: colours.distance()},
     )
 
 

@@ -33,6 +33,9 @@ class Predictor:
         self.stain = classifier.stain
         """How tiles must be normalised first (`pipeline.stain.describe`); None: not at all."""
 
+        self.knows_its_hues = classifier.hues is not None
+        """Whether the package says what colours it was trained on."""
+
     @classmethod
     def load(cls, package: Path) -> Predictor:
         """Open a model package.
@@ -65,3 +68,11 @@ class Predictor:
                 "Its weights are damaged or training diverged: lower [optim] lr and train again."
             )
         return probabilities_nk
+
+    def tile_hues(self, tiles_nhwc: NDArray[np.uint8]) -> NDArray[np.float64]:
+        """Hues of tiles as `predict` takes them, float64 (tiles, 2)."""
+        return self._classifier.tile_hues(tiles_nhwc)
+
+    def hue_distance(self, hues_n2: NDArray[np.float64]) -> float | None:
+        """How far tiles are from those that the model was trained on, in spreads; None: not known."""
+        return self._classifier.hue_distance(hues_n2)

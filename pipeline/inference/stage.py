@@ -11,6 +11,7 @@ from pipeline.config import InferConfig
 from pipeline.inference.infer import infer_slide
 from pipeline.inference.key import prediction_key, read_stored_key
 from pipeline.inference.predictor import Predictor
+from pipeline.inference.stain_check import COLOUR_DISTANCE, NOT_KNOWN, warning_of
 from pipeline.jobs.key import Key
 from pipeline.jobs.stage import Stage, StageReport
 from pipeline.progress import Advance
@@ -73,7 +74,14 @@ class InferStage(Stage):
             output=str(report.result_dir),
             seconds=round(sum(report.seconds.values()), 3),
         )
-        return StageReport(outcome, outputs=(report.result_dir,), seconds=report.seconds)
+        distance = report.colour_distance
+        return StageReport(
+            outcome,
+            outputs=(report.result_dir,),
+            seconds=report.seconds,
+            facts={COLOUR_DISTANCE: NOT_KNOWN if distance is None else distance},
+            warning=warning_of(distance),
+        )
 
     def _reader(self) -> StoreReader:
         return StoreReader(self.project.store_path(self.slide_id))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from pipeline.jobs.key import Key, is_finished
 from pipeline.progress import Advance
@@ -26,6 +26,10 @@ class StageReport:
     outputs: tuple[Path, ...] = ()
     seconds: dict[str, float] = field(default_factory=dict)
     """By phase, where there are several."""
+    facts: dict[str, Any] = field(default_factory=dict)
+    """What else the run record says of the slide: under each key, by slide."""
+    warning: str | None = None
+    """What a person should know before relying on the outputs; a clause that goes on after "slide S-1: "."""
 
 
 class Stage(ABC):

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+
+import typer
 
 from pipeline.cli_output import Reporter
 from pipeline.jobs.runner import run_stages
@@ -21,7 +24,13 @@ def run_recorded(
         record.outputs += [str(path.relative_to(project.root)) for path in report.outputs]
         for phase, seconds in report.seconds.items():
             record.add_seconds(phase, seconds)
-        record.slides.append(reporter.add(report.outcome))
+        outcome = report.outcome
+        for key, value in report.facts.items():
+            record.extra.setdefault(key, {})[outcome.slide_id] = value
+        if report.warning:
+            typer.echo(f"warning: slide {outcome.slide_id}: {report.warning}.", err=True)
+            outcome = replace(outcome, message=f"{outcome.message}; {report.warning}")
+        record.slides.append(reporter.add(outcome))
 
     with recorded(record, project.runs_dir), record.phase(record.verb):
         run_stages(stages, done, workers=workers)

@@ -119,9 +119,10 @@ def test_model_package_has_wsinfer_s_keys_and_ours(road_copy):
     }  # fmt: skip
     assert config["spec_version"] == "1.0"
     assert [step["name"] for step in config["transform"]] == ["Resize", "ToTensor", "Normalize"]
-    assert {"norm", "statistics", "stain", "class_order", "run_id", "split_sha256", "parallel"} <= config[
-        "gemslide"
-    ].keys()
+    assert config["gemslide"].keys() == {
+        "model", "norm", "statistics", "stain", "class_order", "run_id", "weights_sha256", "split_sha256", "parallel",
+        "which", "epoch", "threads", "isa", "hues",
+    }  # fmt: skip
     assert "Research use only" in (package / "card.md").read_text()
 
 

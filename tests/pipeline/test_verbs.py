@@ -38,7 +38,7 @@ def test_the_verbs_are_those_of_the_contract_and_have_at_most_five_options_of_th
     assert set(found) == {
         "doctor", "info", "cohort init", "cohort check", "cohort pseudonymize",
         "annotations check", "annotations convert", "ingest", "verify", "qc",
-        "tile", "plan", "train", "infer", "evaluate", "export", "demo",
+        "tile", "plan", "train", "infer", "evaluate", "compare", "export", "demo",
     }  # fmt: skip
     for name, command in found.items():
         assert len(options_of(command)) <= MAX_OWN_OPTIONS, name

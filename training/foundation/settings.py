@@ -5,7 +5,6 @@ Findings are one sentence each, and name a key as it stands in the file: `[inges
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, get_args
@@ -13,6 +12,7 @@ from typing import Any, TypeVar, get_args
 from pydantic import BaseModel, ConfigDict, Tag, ValidationError
 
 from training.foundation.errors import BadRecipeError
+from training.foundation.spelling import nearest
 from training.foundation.toml_file import read_toml
 
 
@@ -81,9 +81,8 @@ def replace(section: T, **changes: object) -> T:
 
 def did_you_mean(word: str, known: Iterable[str], *, what: str = "keys") -> str:
     """The known word that is nearest to a misspelt one; all of them where none is near."""
-    words = sorted(known)
-    near = difflib.get_close_matches(word, words, n=1)
-    return f"did you mean `{near[0]}`?" if near else f"known {what}: {', '.join(words)}"
+    near = nearest(word, known)
+    return f"did you mean `{near[0]}`?" if near else f"known {what}: {', '.join(sorted(known))}"
 
 
 def _sentence(kind: type[Section], detail: dict[str, Any]) -> str:

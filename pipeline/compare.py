@@ -1,0 +1,234 @@
+"""Two models or two runs side by side: what differs, and whether that explains other weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from pipeline.errors import UnreadableError
+from pipeline.files import sha256_of
+from pipeline.names import did_you_mean
+from pipeline.project import Project
+from training.foundation.names import is_name
+from training.foundation.reading import read_json_file
+
+PARTS = ("settings", "inputs", "arithmetic", "versions", "weights", "metrics")
+ABSENT = "not known"
+
+_SPREAD = {f"parallel.{key}" for key in ("strategy", "num_stages", "recompute", "balance", "timeout_s")}
+"""How work is spread over ranks. Weights do not depend on it (docs/engine.md)."""
+_SHARES = {"parallel.num_microbatches", "parallel.data_parallel"}
+"""Nor on these two, as long as their product is the same: the batch then is."""
+
+Facts = dict[str, dict[str, Any]]
+"""By part, then by key."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A key whose values differ; `ABSENT` where one side does not say."""
+
+    part: str
+    key: str
+    a: Any
+    b: Any
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What two models or runs have in common, and what not."""
+
+    a: str
+    b: str
+    differences: list[Difference]
+    weights_equal: bool | None
+    """None: one of them has no weights."""
+    conclusion: str
+
+
+def compare(a: str, b: str, project: Project) -> Comparison:
+    """Compare two models or runs.
+
+    Args:
+        a, b: a model id, a package's folder, a run id, or a run record's file.
+
+    Raises:
+        UnreadableError: there is no such thing, or it is damaged.
+    """
+    one, other = facts_of(a, project), facts_of(b, project)
+    differences = list(_differences(one, other))
+    sums = [facts["weights"].get("sha256") for facts in (one, other)]
+    equal = sums[0] == sums[1] if all(sums) else None
+    return Comparison(a, b, differences, equal, _conclusion(equal, differences))
+
+
+def facts_of(name: str, project: Project) -> Facts:
+    """Everything that is known of a model or a run.
+
+    Raises:
+        UnreadableError: there is no such thing, or it is damaged.
+    """
+    path = Path(name)
+    if path.is_file():
+        return _of_run(_read(path), path.absolute().parent.parent)
+    if (path / "config.json").is_file():
+        return _of_package(path.resolve())
+    if is_name(name) and (project.model_path(name) / "config.json").is_file():
+        return _of_package(project.model_path(name))
+    if is_name(name) and (record := project.runs_dir / f"{name}.json").is_file():
+        return _of_run(_read(record), project.root)
+    known = [p.name for p in project.models_dir.glob("[!.]*")] + [p.stem for p in project.runs_dir.glob("[!.]*.json")]
+    raise UnreadableError(
+        f"{name}: no such model in {project.models_dir} and no such run in {project.runs_dir}. "
+        f"{did_you_mean(name, sorted(known))} A package's folder or a run record's file will do, too."
+    )
+
+
+def _of_run(record: dict[str, Any], root: Path) -> Facts:
+    """A training run has its best model's weights and metrics; other runs have none."""
+    best = _table(record, "models").get("best")
+    package = root / "models" / best if isinstance(best, str) and is_name(best) else None
+    weights, metrics = _results(package) if package and package.is_dir() else ({}, {})
+    if package and not weights:
+        weights = {"model": package.name}
+    return _facts(record, weights=weights, metrics=metrics)
+
+
+def _of_package(package: Path) -> Facts:
+    """What a package says, and what the record of its run says where that lies beside it."""
+    ours = _table(_read(package / "config.json"), "gemslide")
+    weights, metrics = _results(package)
+    run_id = ours.get("run_id")
+    record_path = package.parent.parent / "runs" / f"{run_id}.json"
+    if isinstance(run_id, str) and is_name(run_id) and record_path.is_file():
+        return _facts(_read(record_path), weights=weights, metrics=metrics)
+    known = {
+        "settings": {"model": _table(ours, "model")},
+        "inputs": [{"id": "tiles", "sha256": ours.get("split_sha256")}],
+        "threads": ours.get("threads"),
+        "isa": ours.get("isa"),
+    }
+    return _facts(known, weights=weights, metrics=metrics)
+
+
+def _facts(record: Mapping[str, Any], *, weights: dict[str, Any], metrics: dict[str, Any]) -> Facts:
+    settings = dict(_flat(_table(record, "settings")))
+    in_settings = settings.pop("train.threads", None)
+    threads = record.get("threads") or in_settings
+    arithmetic = {"threads": threads, "isa": record.get("isa"), "machine": _table(record, "host").get("machine")}
+    inputs = [each for each in record.get("inputs") or [] if isinstance(each, dict)]
+    return {
+        "settings": settings,
+        # By hash: what a tile set or a slide is called changes nothing.
+        "inputs": {"sha256": sorted(str(each.get("sha256")) for each in inputs)} if inputs else {},
+        "arithmetic": {key: value for key, value in arithmetic.items() if value is not None},
+        "versions": dict(_flat(_table(record, "versions"))),
+        "weights": weights,
+        "metrics": metrics,
+    }
+
+
+def _results(package: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Weights by their hash, and metrics."""
+    try:
+        sha256 = sha256_of(package / "model.safetensors")
+    except OSError as error:
+        raise UnreadableError(f"{package}/model.safetensors: {error.strerror}. Copy the package again.") from error
+    return {"sha256": sha256}, dict(_flat(_read(package / "metrics.json")))
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        content = read_json_file(path)
+    except (OSError, ValueError) as error:
+        raise UnreadableError(f"{path}: cannot be read ({error}). Copy it again.") from error
+    if not isinstance(content, dict):
+        raise UnreadableError(f"{path}: is no run record and no part of a model package.")
+    return content
+
+
+def _table(content: Mapping[str, Any], key: str) -> dict[str, Any]:
+    value = content.get(key)
+    return value if isinstance(value, dict) else {}
+
+
+def _flat(table: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    """Nested tables as dotted keys."""
+    for key, value in table.items():
+        if isinstance(value, dict) and value:
+            yield from _flat(value, f"{above}{key}.")
+        else:
+            yield f"{above}{key}", value
+
+
+def _differences(one: Facts, other: Facts) -> Iterator[Difference]:
+    for part in PARTS:
+        for key in dict.fromkeys(chain(one[part], other[part])):
+            a, b = (facts[part].get(key, ABSENT) for facts in (one, other))
+            if a != b:
+                yield Difference(part, key, a, b)
+
+
+def _conclusion(weights_equal: bool | None, differences: list[Difference]) -> str:
+    if weights_equal is None:
+        return "There are no two sets of weights to compare."
+    if weights_equal:
+        return "The weights are the same, byte for byte."
+    decisive = list(_decisive(differences))
+    said = [each for each in decisive if ABSENT not in (each.a, each.b)]
+    work = [each for each in said if each.part in ("settings", "inputs")]
+    if work:
+        return f"The weights differ because the runs do: {_named(work)}."
+    unsaid = [each for each in decisive if each not in said]
+    unknown = f" Not known of one of them: {_keys(unsaid)}." if unsaid else ""
+    if any(each.part in ("settings", "inputs") for each in unsaid):
+        return f"The weights differ, and whether settings and inputs do cannot be told.{unknown}"
+    if said:
+        return f"The weights differ at the same settings and inputs. That is explained by {_named(said)}.{unknown}"
+    return (
+        f"The weights differ at the same settings and inputs, and nothing that is recorded explains it.{unknown} "
+        "Kernels of a GPU that add in no fixed order would."
+    )
+
+
+def _decisive(differences: list[Difference]) -> Iterator[Difference]:
+    """What can change weights."""
+    shares = [each for each in differences if each.key in _SHARES]
+    batch_is_same = len(shares) == len(_SHARES) and prod(_whole(shares, "a")) == prod(_whole(shares, "b"))
+    for each in differences:
+        is_spread = each.key.startswith(tuple(_SPREAD)) or (each.key in _SHARES and batch_is_same)
+        if each.part in ("settings", "inputs", "arithmetic", "versions") and not is_spread:
+            yield each
+
+
+def _whole(differences: list[Difference], side: str) -> Iterator[int]:
+    for each in differences:
+        value = getattr(each, side)
+        yield value if isinstance(value, int) else 0
+
+
+def _named(differences: list[Difference]) -> str:
+    first = (f"{each.key} ({shown(each.a)} and {shown(each.b)})" for each in differences[:5])
+    return ", ".join(first) + _more(differences)
+
+
+def _keys(differences: list[Difference]) -> str:
+    return ", ".join(each.key for each in differences[:5]) + _more(differences)
+
+
+def _more(differences: list[Difference]) -> str:
+    return f" and {len(differences) - 5} more" if len(differences) > 5 else ""
+
+
+def shown(value: Any) -> str:
+    """A value in a line of a table: hashes by their first digits."""
+    if isinstance(value, list):
+        return ", ".join(map(shown, value)) or "none"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    text = str(value)
+    return f"{text[:12]}…" if len(text) == 64 else text[:60]
