@@ -3,9 +3,10 @@
     git worktree add --detach ../before <commit>
     .venv/bin/python -m benchmarks.two_trees ../before [--rounds 9]
 
-A process per checkout stays open; both do the same work in turns that change their order. The figures are medians over
-rounds of ratios (this checkout ÷ the other) within a round, of processor time and of time on the clock, and whether
-both gave the same bytes. Prints a JSON line per kind of work; the committed ones are in benchmarks/results/two_trees.jsonl.
+A process per checkout stays open; both do the same work in turns that change their order. The figures are medians
+over rounds of ratios (this checkout ÷ the other) within a round, of processor time and of time on the clock, and
+whether both gave the same bytes. Prints a JSON line per kind of work; the committed ones are in
+benchmarks/results/two_trees.jsonl.
 """
 
 from __future__ import annotations
