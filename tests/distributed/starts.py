@@ -1,4 +1,4 @@
-"""Two ways to start the ranks of a training run: as `gemslide train` does, and at a tenth of its cost.
+"""Two ways to start the ranks of a training run: as `gemslide train` does, and for less.
 
 `gemslide train` checks in a process of its own, and torchrun starts every rank as a new Python: four seconds of a core
 for each. Ranks that are forked from a server which has imported all that share the rest of the road.

@@ -1,14 +1,13 @@
-"""200 steps on real tissue through the whole workflow: however the network is spread over ranks, the same bits."""
+"""Steps on real tissue through the whole workflow: however the network is spread over ranks, the same bits."""
 
 import json
 
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from pipeline.launch import train
 from tests.crc_project import crc_project
+from tests.distributed.starts import train, train_forked
 
-STEPS = 200
 CLIP_NORM = 2.0
 RECIPE = """
 [data]
@@ -46,18 +45,20 @@ def one_thread_in_ranks(monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
 
 
-@pytest.mark.slow
 @pytest.mark.data
-@pytest.mark.timeout(1500)
 @pytest.mark.usefixtures("one_thread_in_ranks")
-def test_single_master_and_hybrid_have_one_loss_curve_over_200_steps(real_slides, tmp_path_factory):
+@pytest.mark.parametrize(
+    ("steps", "start"),
+    [(12, train_forked), pytest.param(200, train, marks=[pytest.mark.prove, pytest.mark.timeout(1500)])],
+)
+def test_single_master_and_hybrid_have_one_loss_curve(real_slides, tmp_path_factory, steps, start):
     curves, norms, models, records = {}, {}, {}, {}
     for way, (num_ranks, parallel) in WAYS.items():
         project = crc_project(real_slides, tmp_path_factory)
         recipe = project.root / "crc.toml"
-        recipe.write_text(RECIPE.format(parallel=parallel, clip_norm=CLIP_NORM, steps=STEPS))
+        recipe.write_text(RECIPE.format(parallel=parallel, clip_norm=CLIP_NORM, steps=steps))
 
-        models[way] = train(recipe, project.root, num_ranks)  # its ids hold the hash of the weights
+        models[way] = start(recipe, project.root, num_ranks)  # its ids hold the hash of the weights
 
         curves[way] = _scalars(project, "train/loss")
         norms[way] = _scalars(project, "train/gradient_norm")
@@ -65,7 +66,7 @@ def test_single_master_and_hybrid_have_one_loss_curve_over_200_steps(real_slides
         records[way] = json.loads(path.read_text())
         print(way, records[way]["seconds"], records[way]["memory"])
 
-    assert len(curves["single"]) == STEPS
+    assert len(curves["single"]) == steps
     assert curves["master"] == curves["hybrid"] == curves["single"]
     assert norms["master"] == norms["hybrid"] == norms["single"]
     sizes = [norm for _, norm in norms["single"]]

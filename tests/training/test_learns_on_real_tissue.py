@@ -8,8 +8,8 @@ from pipeline.config import EvaluateConfig, InferConfig
 from pipeline.evaluation.evaluate import THE_MODEL, evaluate_model
 from pipeline.inference.infer import infer_slide
 from pipeline.inference.predictor import Predictor
-from pipeline.launch import train
 from tests.crc_project import crc_project
+from tests.distributed.starts import train, train_forked
 
 RECIPE = """
 [data]
@@ -28,7 +28,7 @@ lr = 0.05
 warmup_steps = 10
 weight_decay = 5e-4
 [train]
-epochs = 12
+epochs = {epochs}
 [augment]
 brightness = 0.05
 contrast = 0.1
@@ -36,14 +36,21 @@ stain = 0.35
 """
 
 
-@pytest.mark.slow
 @pytest.mark.data
-@pytest.mark.timeout(900)
-def test_a_short_recipe_beats_the_commonest_class_on_other_slides(real_slides, tmp_path_factory):
+@pytest.mark.parametrize(
+    ("epochs", "start", "accuracy", "balanced_accuracy"),
+    [
+        (4, train_forked, 0.55, 0.40),
+        pytest.param(12, train, 0.65, 0.50, marks=[pytest.mark.prove, pytest.mark.timeout(900)]),
+    ],
+)
+def test_a_short_recipe_beats_the_commonest_class_on_other_slides(
+    real_slides, tmp_path_factory, epochs, start, accuracy, balanced_accuracy
+):
     project = crc_project(real_slides, tmp_path_factory)
-    (project.root / "crc.toml").write_text(RECIPE)
+    (project.root / "crc.toml").write_text(RECIPE.format(epochs=epochs))
 
-    trained = train(project.root / "crc.toml", project.root, 2)
+    trained = start(project.root / "crc.toml", project.root, 2)
 
     predictor = Predictor.load(project.models_dir / trained.best)
     for slide_id in ("test_10", "test_12"):
@@ -52,5 +59,5 @@ def test_a_short_recipe_beats_the_commonest_class_on_other_slides(real_slides, t
     metrics = evaluation.by_method[THE_MODEL]
     print(json.dumps(metrics), evaluation.confusion.tolist())
     assert metrics["tiles"] == 492
-    assert metrics["accuracy"] >= 0.65
-    assert metrics["balanced_accuracy"] >= 0.50
+    assert metrics["accuracy"] >= accuracy
+    assert metrics["balanced_accuracy"] >= balanced_accuracy
