@@ -27,7 +27,7 @@ from pipeline.errors import (
     WrongSlideError,
 )
 from pipeline.files import sha256_of
-from pipeline.grid import tile_grid, tissue_fraction
+from pipeline.grid import CoarseSlideError, tile_grid, tissue_fraction
 from pipeline.progress import Advance, no_bar
 from pipeline.project import Project
 from pipeline.slide_names import find_slide_ids, included_in
@@ -38,8 +38,8 @@ from pipeline.tiles.qc_filter import good_enough, tile_scores
 from pipeline.tiles.table import TileTable, check_replaceable, write_table
 from training.foundation.names import is_name
 
-OF_ONE_SLIDE = (CorruptTileError, DamagedStoreError, UnreadableError, WrongSlideError)
-"""What is wrong with one store, and nothing with the settings, the manifest or its annotations."""
+OF_ONE_SLIDE = (CoarseSlideError, CorruptTileError, DamagedStoreError, UnreadableError, WrongSlideError)
+"""What is wrong with one store, and not with the manifest, its annotations or settings that hold for all slides."""
 
 LeaveOut = Callable[[str, GemslideError], None]
 """Told of each slide (its id) that cannot be tiled, and why."""
@@ -88,8 +88,8 @@ def make_tile_table(
     Args:
         cohort: says which slides, patients, annotations and splits; None takes stores, unlabelled.
         slide_ids: without a cohort, these slides; None: all.
-        leave_out: told of slides without a readable store or mask, which the table's metadata then name; None: the
-            first of them is raised.
+        leave_out: told of slides without a readable store or mask, or scanned too coarsely, which the table's metadata
+            then name; None: the first of them is raised.
 
     Raises:
         BadManifestError, BadAnnotationError, NoSlidesError, LeakageError, EmptyTableError, BadRecipeError.
