@@ -170,35 +170,35 @@ def _events(folder):
     return log
 
 
-def test_a_world_size_that_does_not_fit_is_one_message(road, gemslide, tmp_path):
+def test_a_world_size_that_does_not_fit_is_one_message(road, gemslide_process, tmp_path):
     recipe = write_recipe(tmp_path / "r.toml", strategy="master", num_stages=2)
 
-    done = gemslide("train", recipe, "--project", road.project.root, "--nproc", 3)
+    done = gemslide_process("train", recipe, "--project", road.project.root, "--nproc", 3)
 
     assert done.code == 1
     assert "error [wrong_world_size]" in done.err
     assert "needs 2 ranks, but 3 are started" in done.err
 
 
-def test_a_tile_set_that_is_not_there_is_one_message(road, gemslide, tmp_path):
+def test_a_tile_set_that_is_not_there_is_one_message(road, gemslide_process, tmp_path):
     recipe = write_recipe(tmp_path / "r.toml")
     recipe.write_text(recipe.read_text().replace('"small"', '"smaal"'))
 
-    done = gemslide("train", recipe, "--project", road.project.root, "--json")
+    done = gemslide_process("train", recipe, "--project", road.project.root, "--json")
 
     assert done.code == 1
     assert json.loads(done.out)["code"] == "empty_table"
     assert "there are: small" in done.err
 
 
-def test_a_tile_that_the_network_cannot_take_is_one_message(road, gemslide, tmp_path):
+def test_a_tile_that_the_network_cannot_take_is_one_message(road, gemslide_process, tmp_path):
     (tmp_path / "slides").symlink_to(road.project.slides_dir)
     tiles = TileConfig(tile_px=48, mpp=1.0, classes=("cold", "warm"))
     make_tile_table(Project(tmp_path), "small", tiles, cohort=load_cohort(road.cohort))
     recipe = write_recipe(tmp_path / "r.toml")
     recipe.write_text(recipe.read_text().replace("depth = 11", 'depth = 11\nvariant = "gems-public"'))
 
-    done = gemslide("train", recipe, "--project", tmp_path)
+    done = gemslide_process("train", recipe, "--project", tmp_path)
 
     assert done.code == 1
     assert "error [bad_recipe]: r.toml, tile set 'small'" in done.err
@@ -227,21 +227,21 @@ def test_torchrun_with_a_misspelt_key_says_so_once(tmp_path):
     assert done.stderr.count("did you mean `tile_set`") == 1
 
 
-def test_a_recipe_whose_name_cannot_name_a_model_is_refused(road, gemslide, tmp_path):
+def test_a_recipe_whose_name_cannot_name_a_model_is_refused(road, gemslide_process, tmp_path):
     recipe = write_recipe(tmp_path / "tiny (1).toml")
 
-    done = gemslide("train", recipe, "--project", road.project.root)
+    done = gemslide_process("train", recipe, "--project", road.project.root)
 
     assert done.code == 1
     assert "error [bad_recipe]: tiny (1).toml" in done.err
 
 
-def test_diverged_training_is_one_message_and_leaves_no_model(road, gemslide, tmp_path):
+def test_diverged_training_is_one_message_and_leaves_no_model(road, gemslide_process, tmp_path):
     share_tiles(road.project, tmp_path)
     recipe = write_recipe(tmp_path / "r.toml", steps=6)
     recipe.write_text(recipe.read_text().replace("lr = 0.05", "lr = 1e30"))
 
-    done = gemslide("train", recipe, "--project", tmp_path)
+    done = gemslide_process("train", recipe, "--project", tmp_path)
 
     assert done.code == 1
     assert "error [insane_output]: training diverged: the loss of step" in done.err
@@ -254,10 +254,10 @@ def test_stopping_gemslide_stops_every_rank_and_publishes_nothing(road, tmp_path
     recipe = write_recipe(tmp_path / "r.toml", strategy="master", num_stages=2, steps=100_000)
     command = [str(Path(sys.executable).parent / "gemslide"), "train", str(recipe), "--project", str(tmp_path)]
     process = subprocess.Popen([*command, "--nproc", "2"], stderr=subprocess.PIPE, stdout=subprocess.PIPE)
-    gemslide_process = psutil.Process(process.pid)
+    gemslide = psutil.Process(process.pid)
     runs = tmp_path / "runs" / "tensorboard"
     wait_until(lambda: any(path.stat().st_size > 2000 for path in runs.glob("*/events*")))
-    family = gemslide_process.children(recursive=True)
+    family = gemslide.children(recursive=True)
     assert len(family) >= 3  # torchrun and two ranks
 
     process.send_signal(stop)
