@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from pipeline.annotations.files import read_annotations
 from pipeline.annotations.geojson import qupath_origin_xy0
@@ -33,7 +34,7 @@ from pipeline.project import Project
 from pipeline.slide_names import find_slide_ids, included_in
 from pipeline.store.labels import read_tissue
 from pipeline.store.reader import StoreReader
-from pipeline.tiles.labels import TileLabels, class_order, label_tiles
+from pipeline.tiles.labels import SlideLabel, TileLabels, class_order, label_slide, label_tiles
 from pipeline.tiles.qc_filter import good_enough, tile_scores
 from pipeline.tiles.table import TileTable, check_replaceable, write_table
 from training.foundation.names import is_name
@@ -99,9 +100,11 @@ def make_tile_table(
     entries = included_in(cohort) if cohort else _bare_entries(project, slide_ids)
     splits = assign_splits(entries, config.split)
     advance.expect(len(entries))
-    annotated = {entry.slide_id: _read_annotations(cohort, entry) for entry in entries}
+    by_slide = config.label_by == "slide"
+    annotated = {entry.slide_id: None if by_slide else _read_annotations(cohort, entry) for entry in entries}
+    labels = [SlideLabel(entry.label, entry.slide_id) for entry in entries if entry.label and by_slide]
     regions = [region for found in annotated.values() if found for region in found.regions]
-    classes = class_order(regions, config.classes, config.ignore_classes)
+    classes = class_order([*labels, *regions], config.classes, config.ignore_classes)
     left_out: dict[str, str] = {}
     slides: list[_SlideToTile] = []
     for entry in entries:
@@ -147,6 +150,7 @@ def _by_slide(tiled: Sequence[_TiledSlide]) -> dict[str, dict[str, object]]:
     return {
         "stride_px0": {slide_id: each.stride_px0 for slide_id, each in by_id.items()},
         "sources": {slide_id: each.slide.reader.source_sha256 for slide_id, each in by_id.items()},
+        "scanners": {slide_id: _scanner(each.slide) for slide_id, each in by_id.items()},
         "quality": {slide_id: each.quality for slide_id, each in by_id.items()},
         "annotations": {s: each.slide.annotations for s, each in by_id.items() if each.slide.annotations},
     }
@@ -168,6 +172,11 @@ def _check_no_copy_in_another_split(slides: Sequence[_SlideToTile], splits: Mapp
 def _bare_entries(project: Project, slide_ids: Sequence[str] | None) -> tuple[SlideEntry, ...]:
     wanted = find_slide_ids((), project) if slide_ids is None else slide_ids
     return tuple(SlideEntry(path=slide_id, slide_id=slide_id) for slide_id in wanted if is_name(slide_id))
+
+
+def _scanner(slide: _SlideToTile) -> str | None:
+    """The scanner as the manifest names it, else as the slide file did."""
+    return slide.entry.scanner or slide.reader.attributes.get("scanner_model")
 
 
 def _read_annotations(cohort: Cohort | None, entry: SlideEntry) -> _Annotations | None:
@@ -211,14 +220,7 @@ def _rows(slide: _SlideToTile, config: TileConfig, classes: Sequence[str]) -> _T
     scores, checked = tile_scores(reader, corners_xy0[kept], grid.side_px0)
     good = good_enough(scores, config.max_qc, checked=checked, slide_id=reader.slide_id)
     corners_xy0, tissue = corners_xy0[kept][good], tissue[kept][good]
-    labels = label_tiles(
-        slide.regions,
-        corners_xy0,
-        grid.side_px0,
-        classes=classes,
-        min_fraction=config.min_label_fraction,
-        label_by=config.label_by,
-    )
+    labels = _labels(slide, corners_xy0, grid.side_px0, config, classes)
     frame = pd.DataFrame(
         {
             "slide_id": reader.slide_id,
@@ -236,6 +238,21 @@ def _rows(slide: _SlideToTile, config: TileConfig, classes: Sequence[str]) -> _T
     )
     frame = pd.concat([frame, scores[good].reset_index(drop=True)], axis=1)
     return _TiledSlide(slide, frame, grid.stride_px0, {"checked": checked, "left_out": int((~good).sum())})
+
+
+def _labels(
+    slide: _SlideToTile, corners_xy0: NDArray[np.int64], side_px0: int, config: TileConfig, classes: Sequence[str]
+) -> TileLabels:
+    if config.label_by == "slide":
+        return label_slide(slide.entry.label, len(corners_xy0), classes)
+    return label_tiles(
+        slide.regions,
+        corners_xy0,
+        side_px0,
+        classes=classes,
+        min_fraction=config.min_label_fraction,
+        label_by=config.label_by,
+    )
 
 
 def _names(labels: TileLabels, classes: Sequence[str]) -> list[str | None]:

@@ -91,7 +91,7 @@ def test_misspelt_names_are_said_before_torch_is_imported(road, tmp_path):
     (tmp_path / "none").mkdir()
     at = ["--project", str(road.project.root)]
     typed = {
-        "Did you mean small-test?": ["infer", road.model_id, "smal-test", *at],
+        "Did you mean small-test": ["infer", road.model_id, "smal-test", *at],
         "no such model": ["infer", "nobody", *at],
         f"Did you mean {road.model_id}?": ["evaluate", f"{road.model_id}x", *at],
         "Did you mean small?": ["evaluate", road.model_id, "--tile-set", "smal", *at],
