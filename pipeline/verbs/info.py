@@ -75,7 +75,7 @@ def _store_facts(path: Path) -> dict[str, Any]:
         "slide_id": reader.slide_id,
         "levels": [
             f"{a.level}: {a.width_px} × {a.height_px} px, downsample {a.downsample:g}, {entry['route']}, "
-            f"{CODEC_NAMES[a.codec]}{_quality(entry)}, {a.chunk_px} px chunks{_rebuilt(entry)}"
+            f"{CODEC_NAMES[a.codec]}{_quality(entry)}, {a.chunk_px} px chunks{_repaired(entry)}"
             for a, entry in zip(reader.levels, reader.attributes["levels"], strict=True)
         ],
         "mpp": f"{reader.mpp0:g} ({reader.attributes['mpp_source']})",
@@ -92,6 +92,6 @@ def _quality(entry: dict[str, Any]) -> str:
     return f" at quality {entry['quality']}" if entry.get("quality") else ""
 
 
-def _rebuilt(entry: dict[str, Any]) -> str:
+def _repaired(entry: dict[str, Any]) -> str:
     tiles = len(entry.get("rebuilt") or ())
-    return f", {tiles} damaged tiles rebuilt from the level before" if tiles else ""
+    return f", {tiles} damaged tiles repaired from the level before" if tiles else ""

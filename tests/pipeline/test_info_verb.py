@@ -51,7 +51,7 @@ def test_levels_asked_for_in_jpeg_and_rebuilt_tiles_are_told(told, tmp_path):
     found = told(store)
 
     assert "decode, JPEG at quality 85" in found["levels"][0]
-    assert found["levels"][0].endswith("2 damaged tiles rebuilt from the level before")
+    assert found["levels"][0].endswith("2 damaged tiles repaired from the level before")
     assert found["scanned"] == "300 × 200 px at x 10, y 20"
 
 
