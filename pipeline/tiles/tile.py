@@ -100,11 +100,7 @@ def make_tile_table(
     entries = included_in(cohort) if cohort else _bare_entries(project, slide_ids)
     splits = assign_splits(entries, config.split)
     advance.expect(len(entries))
-    by_slide = config.label_by == "slide"
-    annotated = {entry.slide_id: None if by_slide else _read_annotations(cohort, entry) for entry in entries}
-    labels = [SlideLabel(entry.label, entry.slide_id) for entry in entries if entry.label and by_slide]
-    regions = [region for found in annotated.values() if found for region in found.regions]
-    classes = class_order([*labels, *regions], config.classes, config.ignore_classes)
+    annotated, classes = _annotations_and_classes(cohort, entries, config)
     left_out: dict[str, str] = {}
     slides: list[_SlideToTile] = []
     for entry in entries:
@@ -179,8 +175,20 @@ def _scanner(slide: _SlideToTile) -> str | None:
     return slide.entry.scanner or slide.reader.attributes.get("scanner_model")
 
 
+def _annotations_and_classes(
+    cohort: Cohort | None, entries: Sequence[SlideEntry], config: TileConfig
+) -> tuple[dict[str, _Annotations | None], tuple[str, ...]]:
+    """Each slide's annotations, whether or not it was ingested, and the classes of the tile set in order."""
+    if config.label_by == "slide":
+        labels = [SlideLabel(entry.label, entry.slide_id) for entry in entries if entry.label]
+        annotated: dict[str, _Annotations | None] = {entry.slide_id: None for entry in entries}
+        return annotated, class_order(labels, config.classes, config.ignore_classes)
+    annotated = {entry.slide_id: _read_annotations(cohort, entry) for entry in entries}
+    regions = [region for found in annotated.values() if found for region in found.regions]
+    return annotated, class_order(regions, config.classes, config.ignore_classes)
+
+
 def _read_annotations(cohort: Cohort | None, entry: SlideEntry) -> _Annotations | None:
-    """A slide's annotation file, whether or not the slide was ingested."""
     path = cohort.annotations_path(entry) if cohort else None
     if path is None:
         return None
