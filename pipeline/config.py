@@ -121,8 +121,9 @@ class TileConfig(Section):
     min_tissue: float = Field(0.5, ge=0, le=1)
     max_qc: dict[str, Annotated[float, Field(ge=0, le=1)]] = Field({})
     """Tiles with a quality score above its limit are left out, as in `max_qc = {pen = 0.2}`; see `gemslide qc`."""
-    label_by: Literal["area", "centre"] = "area"
-    """A tile carries the class that covers most of it, or the class of the smallest region around its centre."""
+    label_by: Literal["area", "centre", "slide"] = "area"
+    """A tile carries the class that covers most of it, that of the smallest region around its centre, or the `label`
+    of its slide in the manifest (then annotations are not read)."""
     qupath_counts_from: Literal["scanned", "slide"] = "scanned"
     """Where QuPath's coordinates begin on slides scanned in part (MRXS, SCN); it crops unless opened with --no-crop."""
     min_label_fraction: float = Field(0.5, gt=0, le=1)

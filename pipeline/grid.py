@@ -13,6 +13,10 @@ FINER_THAN_SCAN = 0.99
 """A tile may ask for at most 1 % finer pixels than were scanned."""
 
 
+class CoarseSlideError(BadRecipeError):
+    """A slide was scanned coarser than the pixels that are asked for: of this slide, and not of finer ones."""
+
+
 @dataclass(frozen=True)
 class TileGrid:
     """Tiles whose corners lie on a grid that starts at (0, 0).
@@ -35,20 +39,35 @@ class TileGrid:
         return np.stack(np.meshgrid(xs, ys), axis=-1).reshape(-1, 2)
 
 
-def tile_grid(size_wh_px0: tuple[int, int], mpp0: float, *, tile_px: int, mpp: float, overlap_px: int = 0) -> TileGrid:
+def tile_grid(
+    size_wh_px0: tuple[int, int],
+    mpp0: float,
+    *,
+    tile_px: int,
+    mpp: float,
+    overlap_px: int = 0,
+    fixed_by: str | None = None,
+) -> TileGrid:
     """Lay a grid over a slide; a tile covers tile_px · mpp microns whatever the scanner.
 
     Args:
         size_wh_px0: slide size in level-0 pixels.
         tile_px: side of the finished tile, at `mpp`.
         overlap_px: pixels shared by neighbours, at `mpp`.
+        fixed_by: whose `mpp` it is where nobody can ask for another, as in "model m-1"; for the message.
 
     Raises:
-        BadRecipeError: the slide was scanned coarser than `mpp`, or the overlap is not smaller than the tile.
+        CoarseSlideError: the slide was scanned coarser than `mpp`.
+        BadRecipeError: the overlap is not smaller than the tile.
     """
     if mpp < mpp0 * FINER_THAN_SCAN:
-        raise BadRecipeError(
-            f"tiles at {mpp} µm/px from a slide scanned at {mpp0} µm/px would invent detail. Ask for mpp ≥ {mpp0}."
+        remedy = (
+            f"The slide is coarser than {fixed_by} needs: use a model trained on tiles of {mpp0:g} µm/px or more."
+            if fixed_by
+            else f"Ask for {mpp0:g} µm/px or more: `--tile-mpp`, or `mpp` in the [tile] section of gemslide.toml."
+        )
+        raise CoarseSlideError(
+            f"tiles at {mpp:g} µm/px from a slide scanned at {mpp0:g} µm/px would invent detail. {remedy}"
         )
     if overlap_px >= tile_px:
         raise BadRecipeError(f"overlap_px = {overlap_px} must be smaller than tile_px = {tile_px}.")

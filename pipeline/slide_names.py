@@ -86,9 +86,7 @@ def find_slide_ids(names: Sequence[str], project: Project) -> list[str]:
         return [entry.slide_id for entry in included_in(load_cohort(manifest))]
     found = [find_slide_id(name, project) for name in names] or project.slide_ids()
     if not found:
-        raise NoSlidesError(
-            f"{project.slides_dir}: no slides. Ingest some first (`gemslide ingest`), or name another --project."
-        )
+        raise NoSlidesError(f"{project.slides_dir}: no slides. Run `gemslide ingest` first, or name another --project.")
     return list(dict.fromkeys(found))
 
 

@@ -31,8 +31,8 @@ def assign_splits(entries: Sequence[SlideEntry], config: SplitConfig) -> dict[st
             "a split needs it, else one patient could stand on both sides. Fill the column `patient_id`."
         )
     given = _given(entries)
-    dealt = _deal(sorted({str(e.patient_id) for e in entries} - set(given)), config)
-    by_patient = {**dealt, **given}
+    assigned = _assign(sorted({str(e.patient_id) for e in entries} - set(given)), config)
+    by_patient = {**assigned, **given}
     return {entry.slide_id: by_patient[str(entry.patient_id)] for entry in entries}
 
 
@@ -51,7 +51,7 @@ def _given(entries: Sequence[SlideEntry]) -> dict[str, Split]:
     return {patient: next(iter(splits)) for patient, splits in found.items()}
 
 
-def _deal(patients: list[str], config: SplitConfig) -> dict[str, Split]:
+def _assign(patients: list[str], config: SplitConfig) -> dict[str, Split]:
     shares = np.array([config.train, config.val, config.test])
     if shares.sum() <= 0:
         raise BadRecipeError(f"[tile.split] train, val and test are {shares.tolist()}: at least one must be above 0.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,6 +39,8 @@ class Evaluation:
     by_method: dict[str, dict[str, float | None]]
     """Metrics over all tiles: the model first, then the baselines."""
     by_slide: list[dict[str, Any]]
+    by_scanner: list[dict[str, Any]]
+    """Empty where all slides are from one scanner, or none is known."""
     confusion: NDArray[np.int64]
     note: str
     """What the tile set says of its labels; may be empty."""
@@ -87,6 +89,7 @@ def evaluate_model(
         classes=predictor.class_names,
         by_method={name: tile_metrics(labels, values, config.threshold) for name, values in methods.items()},
         by_slide=_by_slide(rows, labels, stored, config.threshold, predictor.class_names),
+        by_scanner=by_scanner(rows, labels, stored, config.threshold, table.metadata.get("scanners", {})),
         confusion=confusion(labels, stored, config.threshold, predictor.class_names),
         note=str(table.metadata["settings"].get("note", "")),
         trained_on_this_split=predictor.split_sha256 == dataset.fingerprint,
@@ -148,3 +151,16 @@ def _by_slide(
             }
         )
     return found
+
+
+def by_scanner(
+    rows: pd.DataFrame, labels: NDArray[np.int64], values: Probabilities, threshold: float, scanners: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """A model that is good on one scanner need not be on another."""
+    names = np.array([scanners.get(slide_id) or "not known" for slide_id in rows["slide_id"]])
+    found = sorted(set(names))
+    if len(found) < 2:
+        return []
+    return [
+        {"scanner": name, **tile_metrics(labels[names == name], values[names == name], threshold)} for name in found
+    ]

@@ -139,7 +139,13 @@ def tissue_tiles(reader: StoreReader, grid: TileGrid, min_tissue: float) -> NDAr
 
 def slide_grid(reader: StoreReader, predictor: Predictor) -> TileGrid:
     """The grid on which a model looks at a slide."""
-    return tile_grid(reader.size_wh_px0, reader.mpp0, tile_px=predictor.tile_px, mpp=predictor.mpp)
+    return tile_grid(
+        reader.size_wh_px0,
+        reader.mpp0,
+        tile_px=predictor.tile_px,
+        mpp=predictor.mpp,
+        fixed_by=f"model {predictor.model_id}",
+    )
 
 
 def read_batches(

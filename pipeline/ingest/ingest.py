@@ -17,6 +17,7 @@ from pipeline.errors import ChangedSourceError, GemslideError, LockedError, Unre
 from pipeline.files import new_folder, sha256_of_files
 from pipeline.ingest.gate import PassThroughGate
 from pipeline.ingest.label_in_image import refuse_label_in_image
+from pipeline.ingest.missing_mask import make_missing_mask
 from pipeline.ingest.mpp import Mpp, resolve_mpp
 from pipeline.ingest.routes import plan_levels
 from pipeline.ingest.store_writer import StoreWriter
@@ -152,7 +153,7 @@ def _check_complete(store: Path, attributes: SlideAttributes) -> None:
 
 
 def _finished(store: Path, source: Source, mpp: Mpp, config: IngestConfig, start: float) -> IngestReport:
-    """Skip a store made from the same bytes with the same settings; refuse anything else."""
+    """Skip a store made from the same bytes with the same settings, but for a missing mask; refuse anything else."""
     reader = StoreReader(store)
     attributes = reader.attributes
     changed = differences(_made_from(attributes), _key(source.sha256, mpp, config))
@@ -168,6 +169,7 @@ def _finished(store: Path, source: Source, mpp: Mpp, config: IngestConfig, start
             "Delete it to ingest again, or keep the old settings."
         )
     _check_complete(store, attributes)
+    make_missing_mask(reader, config.tissue)
     fraction = float(attributes.ingest.get("tissue_fraction", 0.0))
     seconds = round(time.perf_counter() - start, 3)
     return IngestReport(reader.slide_id, store, source.sha256, True, fraction, attributes.levels, seconds)

@@ -14,6 +14,7 @@ from pipeline.store.layout import LABELS, TISSUE
 from pipeline.store.metadata import read_json, tissue_attributes, write_group
 from pipeline.store.plain_array import read_array, write_array
 
+MASK_AGAIN = "`gemslide ingest` of the same slide makes it from the store's pixels, and keeps the rest."
 MAX_MASK_MPP = 1e4
 """Microns per cell of a tissue mask."""
 
@@ -25,13 +26,18 @@ def write_tissue(store: Path, mask_yx: NDArray[np.bool_], mpp: float, mpp0: floa
         mask_yx: the finest dataset; cell (0, 0) starts at the slide's corner.
         mpp: microns per cell of it.
     """
-    write_group(store / LABELS, {"ome": {"version": "0.5", "labels": ["tissue"]}})
-    spacings = [mpp * 2**i for i in range(num_datasets)]
-    write_group(store / TISSUE, tissue_attributes(spacings, mpp0))
     mask = mask_yx.astype(np.uint8)
     for index in range(num_datasets):
         write_array(store / TISSUE / str(index), mask, "yx", fill_value=0)
         mask = _majority_2x2(mask)
+    write_group(store / LABELS, {"ome": {"version": "0.5", "labels": ["tissue"]}})
+    spacings = [mpp * 2**i for i in range(num_datasets)]
+    write_group(store / TISSUE, tissue_attributes(spacings, mpp0))  # last: with it, the mask is complete
+
+
+def has_tissue(store: Path) -> bool:
+    """Whether a store has a tissue mask, whole or damaged."""
+    return (store / TISSUE / "zarr.json").exists()
 
 
 def _majority_2x2(mask: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -47,6 +53,8 @@ def read_tissue(store: Path) -> tuple[NDArray[np.uint8], float]:
     Raises:
         UnreadableError: not there, or damaged.
     """
+    if not has_tissue(store):
+        raise UnreadableError(f"{store / TISSUE}: the store has no tissue mask. {MASK_AGAIN}")
     try:
         attributes = read_json(store / TISSUE / "zarr.json")["attributes"]["ome"]["multiscales"][0]
         scale = attributes["datasets"][0]["coordinateTransformations"][0]["scale"]
@@ -55,7 +63,8 @@ def read_tissue(store: Path) -> tuple[NDArray[np.uint8], float]:
             raise ValueError(f"cells of {mpp} µm")
     except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
         raise UnreadableError(
-            f"{store / TISSUE}: no readable tissue mask ({type(error).__name__}: {error}). {INGEST_AGAIN}"
+            f"{store / TISSUE}: no readable tissue mask ({type(error).__name__}: {error}). "
+            f"Delete this folder: then {MASK_AGAIN}"
         ) from error
     return read_label(store, "tissue", "0").astype(np.uint8), mpp
 

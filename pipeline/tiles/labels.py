@@ -31,11 +31,25 @@ class TileLabels:
     fraction: NDArray[np.float32]
 
 
-def class_order(regions: Sequence[Region], configured: Sequence[str], ignored: Sequence[str]) -> tuple[str, ...]:
+@dataclass(frozen=True)
+class SlideLabel:
+    """The label of a whole slide, as the manifest gives it."""
+
+    class_name: str
+    slide_id: str
+
+    @property
+    def where(self) -> str:
+        return f"slide {self.slide_id}, column `label` of the manifest"
+
+
+def class_order(
+    regions: Sequence[Region | SlideLabel], configured: Sequence[str], ignored: Sequence[str]
+) -> tuple[str, ...]:
     """The classes of a tile set, in order.
 
     Raises:
-        BadAnnotationError: an annotation has a class that is neither configured nor ignored.
+        BadAnnotationError: an annotation, or a slide's label, has a class that is neither configured nor ignored.
     """
     found = sorted({region.class_name for region in regions} - set(ignored))
     if not configured:
@@ -82,6 +96,12 @@ def label_tiles(
         class_index = _class_at(regions, np.asarray(corners_xy0 + side_px0 / 2, np.float64), classes)
     shown = np.where(class_index >= 0, class_index, best)
     return TileLabels(class_index, covered[rows, shown])
+
+
+def label_slide(label: str | None, num_tiles: int, classes: Sequence[str]) -> TileLabels:
+    """All tiles of a slide with the slide's label; without one, or with one that is ignored, none has any."""
+    index = classes.index(label) if label is not None and label in classes else -1
+    return TileLabels(np.full(num_tiles, index, np.int64), np.full(num_tiles, float(index >= 0), np.float32))
 
 
 def _joined(shapes: Sequence[BaseGeometry]) -> list[BaseGeometry]:

@@ -47,7 +47,7 @@ class TileTable:
     frame: pd.DataFrame
     metadata: dict[str, Any]
     """class_order, stride_px0 (per slide), settings, manifest_sha256, sources (SHA-256), annotations, quality,
-    left_out."""
+    scanners, left_out."""
 
     @property
     def classes(self) -> tuple[str, ...]:

@@ -36,6 +36,7 @@ class TableMetadata(BaseModel):
     sources: dict[SlideId, Sha256]
     quality: dict[SlideId, dict[str, Any]] = {}
     annotations: dict[SlideId, dict[str, Any]] = {}
+    scanners: dict[SlideId, Annotated[str, Field(max_length=1000)] | None] = {}
     left_out: dict[SlideId, str] = {}
     """Slides that could not be tiled, with the code of the reason."""
     content_sha256: Sha256 | None = None

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from pipeline.annotations.files import read_annotations
 from pipeline.annotations.geojson import qupath_origin_xy0
@@ -27,19 +28,19 @@ from pipeline.errors import (
     WrongSlideError,
 )
 from pipeline.files import sha256_of
-from pipeline.grid import tile_grid, tissue_fraction
+from pipeline.grid import CoarseSlideError, tile_grid, tissue_fraction
 from pipeline.progress import Advance, no_bar
 from pipeline.project import Project
 from pipeline.slide_names import find_slide_ids, included_in
 from pipeline.store.labels import read_tissue
 from pipeline.store.reader import StoreReader
-from pipeline.tiles.labels import TileLabels, class_order, label_tiles
+from pipeline.tiles.labels import SlideLabel, TileLabels, class_order, label_slide, label_tiles
 from pipeline.tiles.qc_filter import good_enough, tile_scores
 from pipeline.tiles.table import TileTable, check_replaceable, write_table
 from training.foundation.names import is_name
 
-OF_ONE_SLIDE = (CorruptTileError, DamagedStoreError, UnreadableError, WrongSlideError)
-"""What is wrong with one store, and nothing with the settings, the manifest or its annotations."""
+OF_ONE_SLIDE = (CoarseSlideError, CorruptTileError, DamagedStoreError, UnreadableError, WrongSlideError)
+"""What is wrong with one store, and not with the manifest, its annotations or settings that hold for all slides."""
 
 LeaveOut = Callable[[str, GemslideError], None]
 """Told of each slide (its id) that cannot be tiled, and why."""
@@ -88,8 +89,8 @@ def make_tile_table(
     Args:
         cohort: says which slides, patients, annotations and splits; None takes stores, unlabelled.
         slide_ids: without a cohort, these slides; None: all.
-        leave_out: told of slides without a readable store or mask, which the table's metadata then name; None: the
-            first of them is raised.
+        leave_out: told of slides without a readable store or mask, or scanned too coarsely, which the table's metadata
+            then name; None: the first of them is raised.
 
     Raises:
         BadManifestError, BadAnnotationError, NoSlidesError, LeakageError, EmptyTableError, BadRecipeError.
@@ -99,9 +100,7 @@ def make_tile_table(
     entries = included_in(cohort) if cohort else _bare_entries(project, slide_ids)
     splits = assign_splits(entries, config.split)
     advance.expect(len(entries))
-    annotated = {entry.slide_id: _read_annotations(cohort, entry) for entry in entries}
-    regions = [region for found in annotated.values() if found for region in found.regions]
-    classes = class_order(regions, config.classes, config.ignore_classes)
+    annotated, classes = _annotations_and_classes(cohort, entries, config)
     left_out: dict[str, str] = {}
     slides: list[_SlideToTile] = []
     for entry in entries:
@@ -147,6 +146,7 @@ def _by_slide(tiled: Sequence[_TiledSlide]) -> dict[str, dict[str, object]]:
     return {
         "stride_px0": {slide_id: each.stride_px0 for slide_id, each in by_id.items()},
         "sources": {slide_id: each.slide.reader.source_sha256 for slide_id, each in by_id.items()},
+        "scanners": {slide_id: _scanner(each.slide) for slide_id, each in by_id.items()},
         "quality": {slide_id: each.quality for slide_id, each in by_id.items()},
         "annotations": {s: each.slide.annotations for s, each in by_id.items() if each.slide.annotations},
     }
@@ -170,8 +170,25 @@ def _bare_entries(project: Project, slide_ids: Sequence[str] | None) -> tuple[Sl
     return tuple(SlideEntry(path=slide_id, slide_id=slide_id) for slide_id in wanted if is_name(slide_id))
 
 
+def _scanner(slide: _SlideToTile) -> str | None:
+    """The scanner as the manifest names it, else as the slide file did."""
+    return slide.entry.scanner or slide.reader.attributes.scanner_model
+
+
+def _annotations_and_classes(
+    cohort: Cohort | None, entries: Sequence[SlideEntry], config: TileConfig
+) -> tuple[dict[str, _Annotations | None], tuple[str, ...]]:
+    """Each slide's annotations, whether or not it was ingested, and the classes of the tile set in order."""
+    if config.label_by == "slide":
+        labels = [SlideLabel(entry.label, entry.slide_id) for entry in entries if entry.label]
+        annotated: dict[str, _Annotations | None] = {entry.slide_id: None for entry in entries}
+        return annotated, class_order(labels, config.classes, config.ignore_classes)
+    annotated = {entry.slide_id: _read_annotations(cohort, entry) for entry in entries}
+    regions = [region for found in annotated.values() if found for region in found.regions]
+    return annotated, class_order(regions, config.classes, config.ignore_classes)
+
+
 def _read_annotations(cohort: Cohort | None, entry: SlideEntry) -> _Annotations | None:
-    """A slide's annotation file, whether or not the slide was ingested."""
     path = cohort.annotations_path(entry) if cohort else None
     if path is None:
         return None
@@ -211,14 +228,7 @@ def _rows(slide: _SlideToTile, config: TileConfig, classes: Sequence[str]) -> _T
     scores, checked = tile_scores(reader, corners_xy0[kept], grid.side_px0)
     good = good_enough(scores, config.max_qc, checked=checked, slide_id=reader.slide_id)
     corners_xy0, tissue = corners_xy0[kept][good], tissue[kept][good]
-    labels = label_tiles(
-        slide.regions,
-        corners_xy0,
-        grid.side_px0,
-        classes=classes,
-        min_fraction=config.min_label_fraction,
-        label_by=config.label_by,
-    )
+    labels = _labels(slide, corners_xy0, grid.side_px0, config, classes)
     frame = pd.DataFrame(
         {
             "slide_id": reader.slide_id,
@@ -236,6 +246,21 @@ def _rows(slide: _SlideToTile, config: TileConfig, classes: Sequence[str]) -> _T
     )
     frame = pd.concat([frame, scores[good].reset_index(drop=True)], axis=1)
     return _TiledSlide(slide, frame, grid.stride_px0, {"checked": checked, "left_out": int((~good).sum())})
+
+
+def _labels(
+    slide: _SlideToTile, corners_xy0: NDArray[np.int64], side_px0: int, config: TileConfig, classes: Sequence[str]
+) -> TileLabels:
+    if config.label_by == "slide":
+        return label_slide(slide.entry.label, len(corners_xy0), classes)
+    return label_tiles(
+        slide.regions,
+        corners_xy0,
+        side_px0,
+        classes=classes,
+        min_fraction=config.min_label_fraction,
+        label_by=config.label_by,
+    )
 
 
 def _names(labels: TileLabels, classes: Sequence[str]) -> list[str | None]:

@@ -1,1 +1,1 @@
-"""The verbs of the command line: read settings, call one road, report. Imported when their verb is called."""
+"""The verbs of the command line: read settings, call one workflow, report. Imported when their verb is called."""

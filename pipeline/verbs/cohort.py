@@ -23,7 +23,7 @@ def run_init(folder: Path, out: Path) -> None:
     annotated = sum(entry.annotations is not None for entry in cohort.entries)
     typer.echo(f"{out}: {len(cohort.entries)} slides, {annotated} with annotations beside them.")
     typer.echo(
-        "Fill `patient_id` (and `split`, or let `gemslide tile` deal patients out), then `gemslide cohort check`."
+        "Fill `patient_id` (and `split`, or let `gemslide tile` assign the patients), then `gemslide cohort check`."
     )
 
 

@@ -76,7 +76,7 @@ def _about(table: TileTable) -> Iterator[str]:
     unchecked = [slide_id for slide_id, said in table.metadata["quality"].items() if not said["checked"]]
     if unchecked:
         of_all = f"{len(unchecked)} of {len(table.metadata['sources'])} slides"
-        yield f"quality: {of_all} never checked, their qc_ columns are empty (`gemslide qc` fills them)"
+        yield f"qc: {of_all} never checked, their qc_ columns are empty (`gemslide qc` fills them)"
 
 
 def _outcome(slide_id: str, table: TileTable) -> SlideOutcome:

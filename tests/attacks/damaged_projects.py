@@ -34,7 +34,7 @@ TEXTS = ("", "{", "[]", "null", "[" * 100_000, "9" * 5000, "\0", "a = 1", '{"a":
 VERBS: tuple[tuple[str, ...], ...] = (
     ("info", "small-test"),
     ("verify", "--sample-chunks", "2"),
-    ("quality", "small-test"),
+    ("qc", "small-test"),
     ("tile", "--tile-set", "fresh", "--tile-px", "32", "--mpp", "1.0"),
     ("infer", "{model}", "small-test"),
     ("evaluate", "{model}", "--tile-set", "small", "--no-baselines"),
@@ -50,7 +50,7 @@ class TookTooLongError(Exception):
 
 def prepare(road: SmallRoad) -> SmallRoad:
     """Add quality scores, predictions and an evaluation: more kinds of files to damage."""
-    for verb in (("quality",), ("infer", road.model_id), ("evaluate", road.model_id, "--tile-set", "small")):
+    for verb in (("qc",), ("infer", road.model_id), ("evaluate", road.model_id, "--tile-set", "small")):
         done = CliRunner().invoke(cli, [*verb, "--project", str(road.project.root)])
         assert done.exit_code == 0, done.output
     return road

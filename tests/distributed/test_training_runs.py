@@ -217,11 +217,11 @@ def test_a_world_size_that_does_not_fit_is_one_message(road, refused, tmp_path):
     assert "needs 2 ranks, but 3 are started" in message
 
 
-def test_a_tile_set_that_is_not_there_is_one_message(road, gemslide, tmp_path):
+def test_a_tile_set_that_is_not_there_is_one_message(road, gemslide_process, tmp_path):
     recipe = write_recipe(tmp_path / "r.toml")
     recipe.write_text(recipe.read_text().replace('"small"', '"smaal"'))
 
-    done = gemslide("train", recipe, "--project", road.project.root, "--json")
+    done = gemslide_process("train", recipe, "--project", road.project.root, "--json")
 
     assert done.code == 1
     assert json.loads(done.out)["code"] == "empty_table"
@@ -270,12 +270,12 @@ def test_a_recipe_whose_name_cannot_name_a_model_is_refused(road, refused, tmp_p
     assert message.startswith("tiny (1).toml")
 
 
-def test_diverged_training_is_one_message_and_leaves_no_model(road, gemslide, tmp_path):
+def test_diverged_training_is_one_message_and_leaves_no_model(road, gemslide_process, tmp_path):
     share_tiles(road.project, tmp_path)
     recipe = write_recipe(tmp_path / "r.toml", steps=6)
     recipe.write_text(recipe.read_text().replace("lr = 0.05", "lr = 1e30"))
 
-    done = gemslide("train", recipe, "--project", tmp_path)
+    done = gemslide_process("train", recipe, "--project", tmp_path)
 
     assert done.code == 1
     assert "error [insane_output]: training diverged: the loss of step" in done.err

@@ -99,7 +99,7 @@ def pseudonymized(gemslide, sources, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def project(gemslide, pseudonymized, tmp_path_factory):
+def project(gemslide_process, pseudonymized, tmp_path_factory):
     """A project after the whole workflow, by the commands that people type."""
     root = tmp_path_factory.mktemp("out") / "project"
     root.mkdir()
@@ -107,7 +107,7 @@ def project(gemslide, pseudonymized, tmp_path_factory):
     (root / "r.toml").write_text(RECIPE)
 
     def run(*arguments):
-        done = gemslide(*arguments, "--project", root)
+        done = gemslide_process(*arguments, "--project", root)
         assert done.code == 0, done.out + done.err
         return done
 

@@ -1,13 +1,17 @@
-"""The command line as a person uses it: real processes, exit codes, one message."""
+"""The command line as a person uses it: verbs, help, exit codes, one message."""
 
+import inspect
 import json
+import re
 import subprocess
 import sys
 import tomllib
+from pathlib import Path
 
 import pytest
 from typer.main import get_command
 
+from pathology_app.commands import app, view
 from pipeline.cli import cli
 from pipeline.config import Settings, load_settings
 from pipeline.errors import BadRecipeError
@@ -44,8 +48,52 @@ def test_the_verbs_are_those_of_the_contract_and_have_at_most_five_options_of_th
         assert len(options_of(command)) <= MAX_OWN_OPTIONS, name
 
 
-def test_the_app_s_verbs_are_found_by_entry_point(gemslide):
-    done = gemslide("--help")
+@pytest.mark.parametrize("verb", commands())
+def test_help_says_every_default(gemslide, monkeypatch, verb):
+    monkeypatch.setenv("COLUMNS", "200")
+    shown = " ".join(gemslide(*verb.split(), "--help").out.split())
+
+    for parameter in commands()[verb].params:
+        assert "[default" not in (parameter.help or ""), "Rich takes it for markup and shows nothing"
+        if isinstance(parameter.show_default, str):
+            assert f"[default: ({parameter.show_default})]" in shown
+        elif parameter.show_default and not parameter.hidden and isinstance(parameter.default, str | int | Path):
+            default = parameter.default
+            assert isinstance(default, bool) or f"[default: {default}]" in shown, parameter.name
+
+
+def test_the_app_s_help_says_every_default():
+    for command in (app, view):
+        assert not [text for text in re.findall(r"help=.*", inspect.getsource(command)) if "[default" in text]
+
+
+def test_verbs_keep_working_under_their_earlier_names(gemslide, road, tmp_path):
+    (tmp_path / "slides").symlink_to(road.project.slides_dir)
+    tile = ("tile", "small-test", "--project", tmp_path, "--tile-px", 32)
+
+    old, new = gemslide(*tile, "--mpp", 1, "--json"), gemslide(*tile, "--tile-mpp", 1, "--json")
+    both = gemslide(*tile, "--mpp", 1, "--tile-mpp", 1)
+
+    assert (old.code, new.code, both.code) == (0, 0, 2)
+    assert "earlier name of --tile-mpp" in both.err
+    assert "no such slide" in gemslide("quality", "nobody", "--project", tmp_path).err
+    assert "quality" not in gemslide("--help").out
+
+
+def test_one_slide_can_be_given_an_id_and_several_cannot(gemslide, tmp_path):
+    make_slide(tmp_path / "Jane Roe.tiff", 1)
+
+    done = gemslide("ingest", tmp_path / "Jane Roe.tiff", "--slide-id", "S-1", "--project", tmp_path / "p", "--json")
+    two = gemslide("ingest", "a.svs", "b.svs", "--slide-id", "S-1", "--project", tmp_path / "p", "--json")
+
+    assert (done.code, json.loads(done.out)["slide_id"]) == (0, "S-1")
+    assert "named after their files" not in done.err
+    assert (two.code, json.loads(two.out)["code"]) == (1, "bad_recipe")
+    assert "--slide-id S-1 names one slide" in two.err
+
+
+def test_the_app_s_verbs_are_found_by_entry_point(gemslide_process):
+    done = gemslide_process("--help")
 
     assert done.code == 0
     assert " app " in done.out
@@ -53,8 +101,8 @@ def test_the_app_s_verbs_are_found_by_entry_point(gemslide):
     assert "Research use only" in done.out
 
 
-def test_doctor_finds_nothing_required_missing(gemslide):
-    done = gemslide("doctor", "--json")
+def test_doctor_finds_nothing_required_missing(gemslide_process):
+    done = gemslide_process("doctor", "--json")
     findings = {line["name"]: line for line in map(json.loads, done.out.splitlines())}
 
     assert done.code == 0
@@ -62,15 +110,15 @@ def test_doctor_finds_nothing_required_missing(gemslide):
     assert all(f["is_good"] for f in findings.values() if f["is_required"])
 
 
-def test_the_road_by_hand(gemslide, tmp_path):
+def test_the_road_by_hand(gemslide_process, tmp_path):
     manifest = make_sources(tmp_path / "in")
     project = tmp_path / "p"
 
-    checked = gemslide("cohort", "check", manifest, "--project", project)
-    ingested = gemslide("ingest", manifest, "--project", project, "--json")
-    again = gemslide("ingest", manifest, "--project", project, "--json")
-    tiled = gemslide("tile", manifest, "--project", project, "--tile-px", 32, "--mpp", 1.0, "--json")
-    told = gemslide("info", project / "slides/small-val.ome.zarr", "--json")
+    checked = gemslide_process("cohort", "check", manifest, "--project", project)
+    ingested = gemslide_process("ingest", manifest, "--project", project, "--json")
+    again = gemslide_process("ingest", manifest, "--project", project, "--json")
+    tiled = gemslide_process("tile", manifest, "--project", project, "--tile-px", 32, "--tile-mpp", 1.0, "--json")
+    told = gemslide_process("info", project / "slides/small-val.ome.zarr", "--json")
 
     assert (checked.code, ingested.code, again.code, tiled.code, told.code) == (0,) * 5, ingested.err + tiled.err
     assert [json.loads(line)["status"] for line in ingested.out.splitlines()] == ["done"] * 3
@@ -146,6 +194,19 @@ def test_a_class_the_settings_do_not_know_is_refused(gemslide, road, tmp_path):
 
     assert json.loads(done.out)["code"] == "bad_annotation"
     assert "'warm' is not among the classes cold" in json.loads(done.out)["message"]
+
+
+def test_the_section_qc_has_an_earlier_name_and_one_of_them_is_enough(tmp_path):
+    for name in ("qc", "quality"):
+        (tmp_path / f"{name}.toml").write_text(f"[{name}]\ncell_um = 32.0\n")
+    (tmp_path / "both.toml").write_text("[qc]\ncell_um = 32.0\n[quality]\ncell_um = 32.0\n")
+
+    new, old = (load_settings(tmp_path / f"{name}.toml") for name in ("qc", "quality"))
+
+    assert new == old
+    assert new.qc.cell_um == 32.0
+    with pytest.raises(BadRecipeError, match=r"both \[qc\] and \[quality\].*Keep \[qc\]"):
+        load_settings(tmp_path / "both.toml")
 
 
 @pytest.mark.parametrize(

@@ -16,13 +16,13 @@ from tests.small_road import SmallRoad, share_tiles, write_recipe
 
 
 def test_a_full_disk_ends_a_training_run_with_an_explanation_with_its_record_and_without_leftovers(
-    road: SmallRoad, tmp_path: Path, gemslide: Callable[..., Done]
+    road: SmallRoad, tmp_path: Path, gemslide_process: Callable[..., Done]
 ) -> None:
     """Room for the record, none for a model package of about 0.7 MB."""
     recipe = write_recipe(tmp_path / "small.toml", steps=1)
     with small_disk(tmp_path / "disk", "size=400k") as project:
         share_tiles(road.project, project)
-        done = gemslide("train", recipe, "--project", project)
+        done = gemslide_process("train", recipe, "--project", project)
 
         assert done.code == 1
         assert "error [disk_full]" in done.err
@@ -35,13 +35,13 @@ def test_a_full_disk_ends_a_training_run_with_an_explanation_with_its_record_and
 
 
 def test_a_read_only_project_ends_a_training_run_with_an_explanation(
-    road: SmallRoad, tmp_path: Path, gemslide: Callable[..., Done]
+    road: SmallRoad, tmp_path: Path, gemslide_process: Callable[..., Done]
 ) -> None:
     recipe = write_recipe(tmp_path / "small.toml", steps=1)
     with small_disk(tmp_path / "disk", "size=400k") as project:
         share_tiles(road.project, project)
         subprocess.run(["mount", "-o", "remount,ro", str(project)], check=True)
-        done = gemslide("train", recipe, "--project", project)
+        done = gemslide_process("train", recipe, "--project", project)
 
         assert done.code == 1
         assert "error [disk_full]" in done.err

@@ -1,9 +1,10 @@
-"""Progress bars of pipeline and training, on standard error so that `--json` lines stay clean."""
+"""Progress bars (in a log, lines) of pipeline and training, on standard error so that `--json` lines stay clean."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from functools import partial
 
 from rich.console import Console
 from rich.progress import (
@@ -15,6 +16,8 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+
+from training.foundation.progress_lines import ProgressLines, told_regularly
 
 
 class Advance:
@@ -50,7 +53,10 @@ no_bar = Advance()
 
 @contextmanager
 def bar(description: str, total: int | None = None) -> Iterator[Advance]:
-    """A bar for one long stretch; without a total it grows by what the work says it expects."""
+    """A bar for one long stretch; without a total it grows by what the work says it expects.
+
+    Where standard error is no terminal, a line a minute stands for it.
+    """
     columns = (
         TextColumn("{task.description:<34}", markup=False),
         BarColumn(),
@@ -58,5 +64,9 @@ def bar(description: str, total: int | None = None) -> Iterator[Advance]:
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True)) as progress:
-        yield Advance(progress, progress.add_task(description, total=total))
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        task = progress.add_task(description, total=total)
+        lines = ProgressLines(progress.tasks[0], partial(console.print, markup=False, highlight=False, soft_wrap=True))
+        with nullcontext() if console.is_terminal else told_regularly(lines):
+            yield Advance(progress, task)

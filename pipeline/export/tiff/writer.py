@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from io import BytesIO
@@ -138,26 +139,24 @@ class TiffExport:
 
     def _stored(self, name: str, array: ArrayReader, white: bytes, kind: JpegKind | None) -> Iterator[bytes]:
         """The stored streams, row by row; a white one where the store has none, since readers would show black."""
-        self.advance.expect(array.spec.rows)
-        for row in range(array.spec.rows):
-            for column in range(array.spec.columns):
-                chunk = array.chunk(row, column)
-                if chunk is None:
-                    yield white
-                    continue
-                if kind and jpeg_kind(chunk) != kind:
-                    raise _MixedTilesError(name)
-                yield chunk
-            self.advance(1)
+        tiles = array.spec.rows * array.spec.columns
+        self.advance.expect(tiles)
+        for number, (row, column) in enumerate(itertools.product(range(array.spec.rows), range(array.spec.columns))):
+            chunk = array.chunk(row, column)
+            if chunk is not None and kind and jpeg_kind(chunk) != kind:
+                self.advance.expect(number - tiles)  # what is left of this page is not written in this way
+                raise _MixedTilesError(name)
+            self.advance(1)  # before the tile is given: after the last one tifffile does not come back
+            yield white if chunk is None else chunk
 
     def _decoded(self, array: ArrayReader) -> Iterator[Pixels]:
         """Tiles row by row; the last ones of a row or column are filled up with white."""
         t = RECODED_TILE_PX
-        self.advance.expect(-(-array.spec.height_px // t))
+        self.advance.expect(-(-array.spec.height_px // t) * -(-array.spec.width_px // t))
         for y_px in range(0, array.spec.height_px, t):
             for x_px in range(0, array.spec.width_px, t):
+                self.advance(1)
                 yield array.read_region(Box(x_px, y_px, t, t))
-            self.advance(1)
 
 
 def _first_kind(array: ArrayReader) -> JpegKind | None:

@@ -92,8 +92,9 @@ class OmeZarrSlide:
             return self._images[0]
         if series in self._images and series:
             return series
-        have = ", ".join(self._images) if self._images != [""] else "one image, which has no name: leave out --series"
-        raise AmbiguousSeriesError(f"{self._name}: has no series {series!r}. It has {have}.")
+        if self._images == [""]:
+            raise UnreadableError(f"{self._name}: has one image, which has no name: leave out --series {series!r}.")
+        raise AmbiguousSeriesError(f"{self._name}: has no series {series!r}. It has {', '.join(self._images)}.")
 
     def _attributes(self, path: str) -> Mapping[str, Any]:
         try:

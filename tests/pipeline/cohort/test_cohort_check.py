@@ -64,7 +64,8 @@ def test_a_process_that_dies_takes_no_slide_with_it(many):
     assert not any("crashed" in o.message for o in rest)
 
 
-def test_the_command_shows_how_far_it_is_and_lines_stay_clean(gemslide, many):
+def test_the_command_shows_how_far_it_is_and_lines_stay_clean(gemslide, many, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as on a terminal
     done = gemslide("cohort", "check", many, "--json")
 
     assert [json.loads(line)["slide_id"] for line in done.out.splitlines()][-1] == "S-text"

@@ -23,7 +23,7 @@ def test_all_slides_of_a_patient_follow_the_one_with_a_split():
     assert splits["a"] == splits["b"] == "test"
 
 
-def test_patients_are_dealt_out_by_share_and_seed_alone():
+def test_patients_are_assigned_by_share_and_seed_alone():
     entries = [entry(f"s{i}-{k}", f"p{i}") for i in range(20) for k in range(2)]
 
     first = assign_splits(entries, SplitConfig(train=0.6, val=0.2, test=0.2, seed=1))

@@ -1,15 +1,17 @@
+import dataclasses
 import json
 import re
 import shutil
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from pipeline.cohort.manifest import load_cohort
 from pipeline.config import EvaluateConfig, InferConfig, TileConfig
 from pipeline.errors import BadRecipeError, EmptyTableError, UnreadableError
 from pipeline.evaluation.baselines import mean_colour
-from pipeline.evaluation.evaluate import evaluate_model
+from pipeline.evaluation.evaluate import by_scanner, evaluate_model
 from pipeline.evaluation.metrics import confusion, decide, tile_metrics
 from pipeline.evaluation.report import write_report
 from pipeline.inference.infer import infer_slide
@@ -118,10 +120,32 @@ def test_a_split_the_model_was_not_trained_with_is_said_aloud(road_copy, own, ev
     make_tile_table(own, "swapped", tiles, cohort=load_cohort(own.root / "swapped.csv"))
     options = ("--project", own.root, "--tile-set", "swapped", "--split", "train", "--no-baselines")
 
-    done = gemslide("evaluate", road_copy.model_id, *options)
+    done, as_json = (
+        gemslide("evaluate", road_copy.model_id, *options),
+        gemslide("evaluate", road_copy.model_id, *options, "--json"),
+    )
 
-    assert done.code == 0
+    assert (done.code, as_json.code) == (0, 0)
     assert "these numbers are too good" in done.err
+    assert re.search(
+        r"^small-\w+: balanced accuracy \S+, accuracy \S+, AUC \S+ on 150 tiles of split train", done.out, re.M
+    )
+    line = json.loads(as_json.out)
+    assert line["message"].startswith("balanced accuracy")
+    assert line["metrics"]["this model"]["tiles"] == 150
+
+
+def test_a_cohort_of_several_scanners_is_compared_by_scanner(road, evaluation, tmp_path):
+    rows = pd.DataFrame({"slide_id": ["a", "a", "b", "c"]})
+    found = by_scanner(rows, LABELS, P, 0.5, {"a": "Model X", "b": "Model <Y>", "c": None})
+
+    assert [(each["scanner"], each["tiles"], each["accuracy"]) for each in found] == [
+        ("Model <Y>", 1, 0.0), ("Model X", 2, 0.5), ("not known", 1, 1.0),
+    ]  # fmt: skip
+    assert by_scanner(rows, LABELS, P, 0.5, dict.fromkeys("abc", "Model X")) == evaluation.by_scanner == []
+    project = Project(tmp_path)
+    report = write_report(project, dataclasses.replace(evaluation, by_scanner=found)).read_text()
+    assert "Model &lt;Y&gt;" in report
 
 
 def test_predictions_that_end_before_the_tiles_do_are_refused(road, tmp_path):

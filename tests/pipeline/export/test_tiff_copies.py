@@ -243,3 +243,37 @@ def test_a_real_slide_goes_to_ome_tiff_with_the_pixels_of_its_file(real_slides, 
     assert report.how["0"] == copied
     expected = tifffile.imread(real_slides / slide, key=0)
     assert np.array_equal(tifffile.imread(tmp_path / "c.ome.tiff", key=0), expected)
+
+
+class Counted:
+    """What a bar is told."""
+
+    def __init__(self):
+        self.expected = self.done = 0
+
+    def expect(self, steps):
+        self.expected += steps
+
+    def __call__(self, steps):
+        self.done += steps
+
+
+@pytest.mark.parametrize("kind", ["ome-tiff", "tiff", "ngff-0.5", "ngff-0.4"])
+def test_the_bar_ends_at_its_end(mixed_store, tmp_path, kind):
+    told = Counted()
+
+    export_slide(ExportRequest(mixed_store, tmp_path / "copy", kind, with_associated=True), advance=told)
+
+    assert told.done == told.expected > 0
+
+
+def test_the_bar_ends_at_its_end_when_a_level_is_written_twice(tmp_path):
+    pixels = sample_image(512, 512)
+    encoders = iter([jfif("420"), *[jfif("444")] * 3])
+    store = make_store(tmp_path / "K-1.ome.zarr", [jpeg_level(pixels, 256, lambda tile: next(encoders)(tile))])
+    told = Counted()
+
+    report = export_slide(ExportRequest(store, tmp_path / "copy.tiff", "tiff"), advance=told)
+
+    assert report.how == {"0": "deflate, lossless"}
+    assert told.done == told.expected == 2  # a tile as stored, then all pixels in one larger tile

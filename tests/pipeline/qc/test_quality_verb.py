@@ -81,7 +81,7 @@ def test_the_run_record_names_slides_by_id_and_bytes(checked, project):
     (path,) = project.runs_dir.glob("*.json")
     record = json.loads(path.read_text())
 
-    assert (record["verb"], record["outcome"]) == ("quality", "done")
+    assert (record["verb"], record["outcome"]) == ("qc", "done")
     assert {entry["id"] for entry in record["inputs"]} == {VAL, TEST}
     assert record["outputs"] == [f"results/quality/{s}/quality.png" for s in (TEST, VAL)]
     assert record["settings"]["quality"]["mpp"] == 1.0

@@ -9,7 +9,7 @@ from pydicom import dcmread
 from pydicom.dataset import Dataset
 
 from pipeline.box import Box
-from pipeline.errors import NotBrightfieldRgbError, UnreadableError
+from pipeline.errors import AmbiguousSeriesError, NotBrightfieldRgbError, UnreadableError
 from pipeline.slides.registry import open_slide
 from pipeline.store.reader import StoreReader
 from tests.pipeline.make import ingest, sample_image
@@ -97,7 +97,7 @@ def test_two_series_in_a_folder_are_refused_unless_one_is_named(tmp_path, pixels
     (folder / "below").mkdir()
     write_dicom(folder / "below" / "other.dcm", pixels[:90, :70], series="1.2.3.52", **LOSSLESS["native"])
 
-    with pytest.raises(UnreadableError, match="2 series") as caught:
+    with pytest.raises(AmbiguousSeriesError, match="2 series") as caught:
         open_slide(folder)
     for said in ("1.2.3.41 (6 files, 300×200 px)", "1.2.3.52 (1 files, 70×90 px)", "--series"):
         assert said in str(caught.value)
@@ -105,7 +105,7 @@ def test_two_series_in_a_folder_are_refused_unless_one_is_named(tmp_path, pixels
         with open_slide(folder, series=named) as slide:
             assert slide.info.levels[0].width_px == 70
     for wrong in ("1.2.3", "", "9"):
-        with pytest.raises(UnreadableError, match="--series"):
+        with pytest.raises(AmbiguousSeriesError, match="--series"):
             open_slide(folder, series=wrong)
 
 

@@ -13,7 +13,7 @@ from pydicom.dataset import Dataset
 from pydicom.encaps import encapsulate, generate_frames
 
 from pipeline.box import Box
-from pipeline.errors import NotBrightfieldRgbError, UnreadableError
+from pipeline.errors import AmbiguousSeriesError, NotBrightfieldRgbError, UnreadableError
 from pipeline.slides.registry import open_slide
 from pipeline.store.reader import StoreReader
 from tests.pipeline.make import ingest
@@ -103,7 +103,7 @@ def test_dicom_of_another_kind_is_refused_and_explained(real_slides, name, error
 
 
 def test_the_folder_they_lie_in_is_refused_as_two_series(real_slides):
-    with pytest.raises(UnreadableError, match="holds 2 series") as caught:
+    with pytest.raises(AmbiguousSeriesError, match="holds 2 series") as caught:
         open_slide(real_slides / PROXY)
     assert "1696×812 px" in str(caught.value)
     assert "1152×700 px" in str(caught.value)

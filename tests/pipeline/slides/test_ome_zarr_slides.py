@@ -11,6 +11,7 @@ import zarr
 from pipeline.box import Box
 from pipeline.config import IngestConfig
 from pipeline.errors import (
+    AmbiguousSeriesError,
     ChangedSourceError,
     CorruptTileError,
     DecompressionBombError,
@@ -60,7 +61,7 @@ def test_of_a_container_the_first_image_or_the_one_that_is_named_is_read(tmp_pat
         assert slide.files == tuple(sorted(file for file in (path / "0").rglob("*") if file.is_file()))
     with open_slide(path, series="2") as slide:
         np.testing.assert_array_equal(slide.read_region(0, Box(0, 0, 60, 30)), images["macro image"][0])
-    with pytest.raises(UnreadableError, match=r"no series '7'. It has 0, 1, 2"):
+    with pytest.raises(AmbiguousSeriesError, match=r"no series '7'. It has 0, 1, 2"):
         open_slide(path, series="7")
 
 
