@@ -35,7 +35,7 @@ class Result:
         *,
         longest_s: float = 5.0,
     ) -> None:
-        """Attempt something that must be refused and explained, and soon: processor seconds, as machines are busy."""
+        """Attempt something that must be refused and explained, soon: `longest_s` is processor time."""
         self.attempts += 1
         start, started = time.process_time(), time.perf_counter()
         try:

@@ -17,6 +17,9 @@ from napari.layers import Image, Labels
 from ome_zarr.io import parse_url
 from ome_zarr.reader import Reader
 
+OUR_CODEC = ("pipeline.store", "pipeline.codecs")
+"""What zarr imports of gemslide: the codec, by its entry point, and what that stands on."""
+
 
 def crc(array: object) -> int:
     return zlib.crc32(np.ascontiguousarray(array))
@@ -30,8 +33,7 @@ def look(store: str) -> dict[str, object]:
     layer = Image(levels_yxc if is_pyramid else levels_yxc[0], rgb=True, multiscale=is_pyramid)
     layer_levels = list(layer.data) if is_pyramid else [layer.data]
     labels = Labels(tissue.data[0])
-    codecs = ("pipeline.store", "pipeline.codecs")
-    ours = [name for name in sys.modules if name.startswith("pipeline.") and not name.startswith(codecs)]
+    ours = [name for name in sys.modules if name.startswith("pipeline.") and not name.startswith(OUR_CODEC)]
     return {
         "axes": [axis["name"] for axis in slide.metadata["axes"]],
         "transformations": slide.metadata["coordinateTransformations"],

@@ -67,7 +67,7 @@ def test_the_codec_s_json_is_its_upstream_name_and_nothing_else(stores, codec):
 def test_zarr_alone_reads_the_source_s_pixels(stores, codec):
     source, store = stores[codec]
 
-    found = run(PLAIN_ZARR, store, source, "tifffile", 1)
+    found = run(PLAIN_ZARR, store, source, "tifffile", 1, 1)
 
     assert found["ours"] == []
     assert [level["worst"] for level in found["levels"]] == [0]
