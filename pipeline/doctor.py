@@ -59,7 +59,7 @@ def _guarded(name: str, look: Callable[[], str], remedy: str) -> Finding:
 
 
 def _openslide() -> str:
-    from pipeline.slides.openslide.reader import library_version
+    from pipeline.slides.openslide.library import library_version
 
     return library_version()
 

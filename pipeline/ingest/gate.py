@@ -11,7 +11,8 @@ import tifffile
 from pipeline.box import Box
 from pipeline.codecs.types import DecodeError, Pixels
 from pipeline.errors import CorruptTileError
-from pipeline.slides.openslide.reader import ReferenceDecoder, VendorSlide
+from pipeline.slides.openslide.reader import VendorSlide
+from pipeline.slides.openslide.reference_decoder import ReferenceDecoder
 from pipeline.slides.slide import EncodedLevel, Slide, one_stream
 from pipeline.store.chunks import decode_chunk
 from pipeline.store.metadata import Gate

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pipeline.errors import UnreadableError
-from pipeline.slides.openslide.reader import VendorSlide, detect_vendor
+from pipeline.slides.openslide.library import detect_vendor
+from pipeline.slides.openslide.reader import VendorSlide
 from pipeline.slides.reading import is_dicom
 from pipeline.slides.slide import Slide
 from pipeline.slides.tiff.reader import TiffSlide, has_unmarked_ycc, is_tiff
