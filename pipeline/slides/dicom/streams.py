@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from pipeline.codecs import jpeg, jpeg2000
 from pipeline.codecs.tile_streams import ParsedTile, TileStreams
 from pipeline.codecs.types import Stream
 from pipeline.slides.dicom.frames import FrameError
 from pipeline.slides.dicom.matrix import HIGH_THROUGHPUT_JPEG_2000, JPEG, JPEG_2000, Matrix
-
-_RUN_LENGTH_HEADER_BYTES, _COLOURS = 64, 3
+from pipeline.slides.dicom.validate import check_said
 
 
 class FrameStreams:
@@ -64,36 +61,6 @@ class FrameStreams:
         return ParsedTile((frame.head, frame.coded), frame.start())
 
 
-def check_claimed_size(matrix: Matrix, stream: bytes) -> None:
-    """Refuse a JPEG of any process whose own header claims another size, before a decoder makes room for it.
-
-    Raises:
-        FrameError: no frame header, or another size.
-    """
-    try:
-        frames = jpeg.claimed_frames(stream)
-    except jpeg.JpegError as error:
-        raise FrameError(str(error)) from error
-    if not frames:
-        raise FrameError("it has no JPEG frame header")
-    for frame in frames:
-        _check_said(matrix, frame.width_px, frame.height_px, len(frame.components), frame.bits)
-
-
-def check_run_lengths(matrix: Matrix, payload: bytes) -> None:
-    """Refuse a run-length header (PS3.5, G.5) that points outside its frame: the decoder would follow it.
-
-    Raises:
-        FrameError: not one segment per colour, segments outside the frame, or far too many bytes.
-    """
-    if len(payload) > 2 * matrix.frame_bytes + _RUN_LENGTH_HEADER_BYTES:
-        raise FrameError(f"its {len(payload)} bytes of run lengths are more than twice the pixels")
-    num_segments, *offsets = np.frombuffer(payload[:_RUN_LENGTH_HEADER_BYTES], "<u4").tolist() or [0]
-    bounds = [*offsets[:_COLOURS], len(payload)]
-    if num_segments != _COLOURS or bounds[0] != _RUN_LENGTH_HEADER_BYTES or bounds != sorted(set(bounds)):
-        raise FrameError(f"its run lengths say {num_segments} segments at {bounds[:-1]} of {len(payload)} bytes")
-
-
 def why_not_a_stream(matrix: Matrix) -> str | None:
     """None when frames can be stored as they are; else the reason."""
     if matrix.transfer_syntax in HIGH_THROUGHPUT_JPEG_2000:
@@ -106,9 +73,4 @@ def why_not_a_stream(matrix: Matrix) -> str | None:
 
 
 def _check_size(matrix: Matrix, header: jpeg.JpegHeader | jpeg2000.Jpeg2000Header) -> None:
-    _check_said(matrix, header.width_px, header.height_px, header.components, header.bits)
-
-
-def _check_said(matrix: Matrix, *said: int) -> None:
-    if said != (matrix.tile_w_px, matrix.tile_h_px, 3, 8):
-        raise FrameError("its stream says {}×{} px with {} components of {} bits".format(*said))
+    check_said(matrix, header.width_px, header.height_px, header.components, header.bits)

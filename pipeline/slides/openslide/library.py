@@ -52,8 +52,16 @@ class OpenSlideHandle:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._lock = threading.Lock()
-        self._slide = slide = self._open()
-        self.properties: dict[str, str] = dict(slide.properties)
+        self._slide = self._open()
+        try:
+            self._read_properties(self._slide)
+        except openslide.OpenSlideError as error:
+            raise self._cannot_be_opened(error) from error
+
+    def _read_properties(self, slide: openslide.OpenSlide) -> None:
+        # A property whose text is damaged is listed, and not there when it is asked for.
+        texts = {name: slide.properties.get(name) for name in slide.properties}
+        self.properties: dict[str, str] = {name: text for name, text in texts.items() if text is not None}
         self.vendor = self.properties.get(openslide.PROPERTY_NAME_VENDOR, "unknown")
         self.objective_power = self.properties.get(openslide.PROPERTY_NAME_OBJECTIVE_POWER)
         self.level_sizes_wh: tuple[tuple[int, int], ...] = tuple(slide.level_dimensions)
@@ -101,11 +109,14 @@ class OpenSlideHandle:
         except openslide.OpenSlideError as error:
             if "color components" in str(error):
                 raise not_rgb(self._path.name, f"no RGB (OpenSlide: {error})") from error
-            raise UnreadableError(
-                f"{self._path.name}: OpenSlide {library_version()} cannot open it: {error}. "
-                "The file is damaged, incomplete (some formats need their companion files beside them) or of a "
-                "variant OpenSlide does not know."
-            ) from error
+            raise self._cannot_be_opened(error) from error
+
+    def _cannot_be_opened(self, error: openslide.OpenSlideError) -> UnreadableError:
+        return UnreadableError(
+            f"{self._path.name}: OpenSlide {library_version()} cannot open it: {error}. "
+            "The file is damaged, incomplete (some formats need their companion files beside them) or of a "
+            "variant OpenSlide does not know."
+        )
 
     def _replace(self, dead: openslide.OpenSlide) -> None:
         """A handle is dead after its first error, and closes itself when the last thread released it."""
