@@ -63,7 +63,9 @@ class PositionedFile(io.RawIOBase):
 
     def __init__(self, path: Path, stop_at: int | None = None) -> None:
         self.stop_at = stop_at
-        self._name, self._at = path.name, 0
+        self._at = 0
+        self.name = path.name
+        """pydicom asks every stream for one."""
         with disk_errors(path.name):
             self._descriptor = os.open(path, os.O_RDONLY)
 
@@ -77,7 +79,7 @@ class PositionedFile(io.RawIOBase):
         wanted = len(buffer)
         if self.stop_at is not None:
             wanted = min(wanted, max(0, self.stop_at - self._at))
-        data = read_at(self._descriptor, wanted, self._at, self._name)
+        data = read_at(self._descriptor, wanted, self._at, self.name)
         buffer[: len(data)] = data
         self._at += len(data)
         return len(data)

@@ -1,4 +1,4 @@
-"""The part of NGFF 0.4 and 0.5 metadata that is used, as pydantic models: what is of another type is refused by name."""
+"""The part of NGFF 0.4 and 0.5 metadata that is used, as pydantic models that name what is of another type."""
 
 from __future__ import annotations
 
