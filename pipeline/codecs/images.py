@@ -7,9 +7,8 @@ from typing import Any
 import imagecodecs
 import numpy as np
 
+from pipeline.codecs.jpeg_segments import EOI
 from pipeline.codecs.types import DecodeError, Pixels
-
-_EOI = b"\xff\xd9"
 
 
 def decode_jpeg(stream: bytes, **options: Any) -> Pixels:
@@ -22,7 +21,7 @@ def decode_jpeg(stream: bytes, **options: Any) -> Pixels:
     Raises:
         DecodeError: cannot be decoded. libjpeg fills what is missing at the end with grey, so the end is checked here.
     """
-    if not stream.endswith(_EOI) and stream.rfind(_EOI) < 0:
+    if not stream.endswith(EOI) and stream.rfind(EOI) < 0:
         raise DecodeError(f"JPEG of {len(stream)} bytes without an end marker: cut short or overwritten")
     try:
         return np.asarray(imagecodecs.jpeg8_decode(stream, **options), dtype=np.uint8)

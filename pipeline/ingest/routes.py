@@ -9,7 +9,8 @@ from pipeline.config import IngestConfig
 from pipeline.ingest.edges import EdgeCheck
 from pipeline.ingest.gate import PassThroughGate
 from pipeline.ingest.repaired import Position, RepairedSlide
-from pipeline.slides.slide import EncodedLevel, LevelSize, Slide, level_size
+from pipeline.slides.pyramid import LevelSize, level_size
+from pipeline.slides.slide import EncodedLevel, Slide
 from pipeline.store.layout import MAX_CHUNK_PX, MAX_SHARD_CHUNKS, ArraySpec, Codec
 from pipeline.store.metadata import Gate, Level
 

@@ -3,33 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 
 from pydicom.dataset import Dataset
 
 from pipeline.slides.damage import DamagedFileError
 from pipeline.slides.dicom.attributes import as_number, first_item, integer, number, text, value, values
 from pipeline.slides.dicom.header import Header
+from pipeline.slides.mpp import MppXy, search_mpp
 from pipeline.slides.scanner_models import known_model
-from pipeline.units import is_plausible_mpp
 
 _MAX_ICC_BYTES = 16 * 2**20
 _LABEL_IN_IMAGE = ("BurnedInAnnotation", "SpecimenLabelInImage")
 
 
-def mpp_of(header: Header) -> tuple[tuple[float, float] | None, str]:
+def mpp_of(header: Header) -> tuple[MppXy | None, str]:
     """Microns per pixel (x, y) of this level, and where it was looked for."""
     shared = first_item(header.dataset, "SharedFunctionalGroupsSequence")
-    sources = {
-        "shared Pixel Spacing": _spacing(shared),
-        "first frame's Pixel Spacing": _spacing(header.frames.first),
-        "Imaged Volume Width and Height": _from_volume(header.dataset),
-    }
-    looked_in = []
-    for source, found in sources.items():
-        looked_in.append(f"{source}: {'none' if found is None else f'{found[0]:.4g} × {found[1]:.4g} µm/px'}")
-        if found is not None and is_plausible_mpp(found[0]) and is_plausible_mpp(found[1]):
-            return found, "; ".join(looked_in)
-    return None, "; ".join(looked_in)
+    return search_mpp(
+        [
+            ("shared Pixel Spacing", partial(_spacing, shared)),
+            ("first frame's Pixel Spacing", partial(_spacing, header.frames.first)),
+            ("Imaged Volume Width and Height", partial(_from_volume, header.dataset)),
+        ]
+    )
 
 
 def icc_of(header: Header) -> bytes | None:
@@ -62,7 +59,7 @@ def _is_yes(said: list[object]) -> bool:
     return any(str(one).strip("\0 ").upper() == "YES" for one in said)
 
 
-def _spacing(groups: Dataset) -> tuple[float, float] | None:
+def _spacing(groups: Dataset) -> MppXy | None:
     """Pixel Spacing is in mm, first between rows (y), then between columns (x)."""
     try:
         mm = [
@@ -74,7 +71,7 @@ def _spacing(groups: Dataset) -> tuple[float, float] | None:
     return (mm[1] * 1000, mm[0] * 1000) if len(mm) == 2 else None
 
 
-def _from_volume(ds: Dataset) -> tuple[float, float] | None:
+def _from_volume(ds: Dataset) -> MppXy | None:
     """Size of the imaged volume in mm over the size of the matrix in pixels."""
     try:
         width_mm, height_mm = number(ds, "ImagedVolumeWidth"), number(ds, "ImagedVolumeHeight")

@@ -15,7 +15,8 @@ from pipeline.slides.dicom.pixels import DicomLevel
 from pipeline.slides.dicom.series import files_of_slide, in_levels
 from pipeline.slides.dicom.validate import check_pyramid
 from pipeline.slides.limits import MAX_WHOLE_PAGE_BYTES
-from pipeline.slides.slide import EncodedLevel, LevelSize, SlideInfo, level_size
+from pipeline.slides.pyramid import LevelSize, level_size
+from pipeline.slides.slide import EncodedLevel, SlideInfo
 
 
 class DicomSlide:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pipeline.codecs import jpeg, jpeg2000
+from pipeline.codecs.stream_header import StreamError
 from pipeline.codecs.tile_streams import ParsedTile, TileStreams
 from pipeline.codecs.types import Stream
 from pipeline.slides.dicom.frames import FrameError
 from pipeline.slides.dicom.matrix import HIGH_THROUGHPUT_JPEG_2000, JPEG, JPEG_2000, Matrix
-from pipeline.slides.dicom.validate import check_said
 
 
 class FrameStreams:
@@ -27,7 +27,7 @@ class FrameStreams:
             return ()
         try:
             return self._streams.stream(payload, payload, 0, len(payload))
-        except (jpeg.JpegError, jpeg2000.Jpeg2000Error) as error:
+        except StreamError as error:
             raise FrameError(str(error)) from error
 
     def colours_as_said(self, payload: memoryview) -> bool:
@@ -38,13 +38,13 @@ class FrameStreams:
         """
         if self._matrix.transfer_syntax in JPEG:
             stream = b"".join(self.stream(payload))
-            return jpeg.parse(stream).header.holds_rgb == (self._matrix.photometric == "RGB")
+            return jpeg.read_header(stream).holds_rgb == (self._matrix.photometric == "RGB")
         self.stream(payload)
         return self._matrix.photometric in ("RGB", "YBR_ICT", "YBR_RCT")
 
     def _jpeg(self, raw: bytes) -> ParsedTile:
         frame = jpeg.parse(raw)
-        _check_size(self._matrix, frame.header)
+        frame.header.check_is_tile(self._matrix.tile_w_px, self._matrix.tile_h_px)
         # The attribute is often wrong, markers are not: it counts only where the stream has none, and not against
         # colours sampled more coarsely than light, which nobody does to R, G, B.
         is_rgb = self._matrix.photometric == "RGB" and not frame.header.is_subsampled
@@ -52,7 +52,7 @@ class FrameStreams:
 
     def _jpeg_2000(self, raw: bytes) -> ParsedTile:
         frame = jpeg2000.parse(raw)
-        _check_size(self._matrix, frame.header)
+        frame.header.check_is_tile(self._matrix.tile_w_px, self._matrix.tile_h_px)
         if not frame.header.has_colour_transform and self._matrix.photometric != "RGB":
             raise FrameError(
                 f"its JPEG 2000 stream has no colour transform and the file says {self._matrix.photometric}: "
@@ -70,7 +70,3 @@ def why_not_a_stream(matrix: Matrix) -> str | None:
     if matrix.tile_w_px != matrix.tile_h_px:
         return f"frames are {matrix.tile_w_px}×{matrix.tile_h_px} px, not square"
     return None
-
-
-def _check_size(matrix: Matrix, header: jpeg.JpegHeader | jpeg2000.Jpeg2000Header) -> None:
-    check_said(matrix, header.width_px, header.height_px, header.components, header.bits)

@@ -6,6 +6,7 @@ import numpy as np
 from pydicom.dataset import Dataset
 
 from pipeline.codecs import jpeg
+from pipeline.codecs.stream_header import StreamError
 from pipeline.errors import DecompressionBombError, NotBrightfieldRgbError, UnreadableError
 from pipeline.slides.dicom.attributes import first_item, integer, items, text
 from pipeline.slides.dicom.frames import FrameError
@@ -20,7 +21,8 @@ from pipeline.slides.dicom.matrix import (
     Matrix,
     num_frames,
 )
-from pipeline.slides.limits import MAX_TILE_BYTES, MAX_UNPACK_RATIO, SMALL_CLAIM_BYTES
+from pipeline.slides.limits import MAX_TILE_BYTES, MAX_UNPACK_RATIO, most_raw_bytes
+from pipeline.slides.pyramid import is_reduced_copy
 
 _EPIFLUORESCENCE = "111743"
 _MAX_SPARSE_RATIO = 10 * MAX_UNPACK_RATIO
@@ -65,10 +67,9 @@ def check_pyramid(levels: list[tuple[Matrix, tuple[float, float] | None]], name:
             "or regions are not read together; name a single file."
         )
     for matrix, mpp in levels[1:]:
-        downsample = first.width_px / matrix.width_px
-        tolerance_px = 1 + max(1.0, matrix.height_px / matrix.width_px)
-        is_copy = abs(first.height_px / downsample - matrix.height_px) <= tolerance_px
+        is_copy = is_reduced_copy((matrix.width_px, matrix.height_px), (first.width_px, first.height_px))
         if finest_mpp and mpp:
+            downsample = first.width_px / matrix.width_px
             is_copy &= abs(mpp[0] / finest_mpp[0] / downsample - 1) <= _MAX_SCALE_ERROR
         if not is_copy:
             raise UnreadableError(
@@ -106,13 +107,13 @@ def check_claimed_size(matrix: Matrix, stream: bytes) -> None:
         FrameError: no frame header, or another size.
     """
     try:
-        frames = jpeg.claimed_frames(stream)
-    except jpeg.JpegError as error:
+        headers = jpeg.claimed_headers(stream)
+        for header in headers:
+            header.check_is_tile(matrix.tile_w_px, matrix.tile_h_px)
+    except StreamError as error:
         raise FrameError(str(error)) from error
-    if not frames:
+    if not headers:
         raise FrameError("it has no JPEG frame header")
-    for frame in frames:
-        check_said(matrix, frame.width_px, frame.height_px, len(frame.components), frame.bits)
 
 
 def check_run_lengths(matrix: Matrix, payload: bytes) -> None:
@@ -127,12 +128,6 @@ def check_run_lengths(matrix: Matrix, payload: bytes) -> None:
     bounds = [*offsets[:_COLOURS], len(payload)]
     if num_segments != _COLOURS or bounds[0] != _RUN_LENGTH_HEADER_BYTES or bounds != sorted(set(bounds)):
         raise FrameError(f"its run lengths say {num_segments} segments at {bounds[:-1]} of {len(payload)} bytes")
-
-
-def check_said(matrix: Matrix, *said: int) -> None:
-    """Whether a stream says the size of a frame, three components and eight bits. Raises FrameError."""
-    if said != (matrix.tile_w_px, matrix.tile_h_px, 3, 8):
-        raise FrameError("its stream says {}×{} px with {} components of {} bits".format(*said))
 
 
 def _check_pixels_are_rgb(ds: Dataset, matrix: Matrix, name: str) -> None:
@@ -189,6 +184,9 @@ def _check_claim(header: Header, matrix: Matrix, file_bytes: int) -> None:
     most = _MAX_RUN_LENGTH_BYTES if matrix.transfer_syntax == RUN_LENGTH else MAX_TILE_BYTES
     if matrix.frame_bytes > most:
         raise DecompressionBombError(f"{says}; at most {most >> 20} MiB per frame are read.")
-    too_much = raw_bytes > SMALL_CLAIM_BYTES and raw_bytes > ratio * file_bytes
-    if too_much or frames > header.file_bytes or matrix.rows * matrix.columns > _MAX_TILES:
+    if (
+        raw_bytes > most_raw_bytes(file_bytes, ratio)
+        or frames > header.file_bytes
+        or matrix.rows * matrix.columns > _MAX_TILES
+    ):
         raise DecompressionBombError(f"{says}, in {file_bytes} bytes of file: more than they can hold. It is damaged.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -12,8 +13,8 @@ from pydantic import ValidationError
 
 from pipeline.errors import NotBrightfieldRgbError, UnreadableError
 from pipeline.slides.damage import DamagedFileError
+from pipeline.slides.mpp import MppXy, search_mpp
 from pipeline.slides.ome_zarr import schema
-from pipeline.units import is_plausible_mpp
 
 _UM_PER_UNIT = {
     "angstrom": 1e-4, "nanometer": 1e-3, "micrometer": 1.0, "millimeter": 1e3, "centimeter": 1e4, "meter": 1e6,
@@ -175,13 +176,15 @@ def _check_colours(omero: schema.Omero, name: str) -> None:
         )
 
 
-def mpp_of(multiscale: Multiscale) -> tuple[tuple[float, float] | None, str]:
+def mpp_of(multiscale: Multiscale) -> tuple[MppXy | None, str]:
     """Microns per level-0 pixel (x, y), and where it was looked for."""
-    x, y = (multiscale.step_um(multiscale.datasets[0], axis) for axis in (multiscale.axes.x, multiscale.axes.y))
-    looked_in = f"OME-Zarr scale with its axes' units: {x} × {y} µm/px (None: an axis without unit)"
-    if x is not None and y is not None and is_plausible_mpp(x) and is_plausible_mpp(y):
-        return (x, y), looked_in
-    return None, looked_in
+    return search_mpp([("OME-Zarr scale with its axes' units", partial(_scale_mpp, multiscale))])
+
+
+def _scale_mpp(multiscale: Multiscale) -> MppXy | None:
+    axes, finest = multiscale.axes, multiscale.datasets[0]
+    x, y = multiscale.step_um(finest, axes.x), multiscale.step_um(finest, axes.y)
+    return None if x is None or y is None else (x, y)
 
 
 def objective_power_of(folder: Path) -> float | None:

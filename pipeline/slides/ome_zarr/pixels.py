@@ -11,7 +11,8 @@ from pipeline.slides.damage import DamagedFileError
 from pipeline.slides.ome_zarr.library import ZarrArray
 from pipeline.slides.ome_zarr.metadata import Axes
 from pipeline.slides.ome_zarr.validate import check_array
-from pipeline.slides.slide import LevelSize, level_size, paste
+from pipeline.slides.pyramid import LevelSize, level_size
+from pipeline.slides.slide import paste
 
 
 class OmeZarrLevel:

@@ -23,6 +23,7 @@ from pipeline.slides.ome_zarr.metadata import (
 )
 from pipeline.slides.ome_zarr.pixels import OmeZarrLevel
 from pipeline.slides.ome_zarr.validate import check_associated_claim, check_claim, starts_at_same_corner
+from pipeline.slides.pyramid import is_reduced_copy
 from pipeline.slides.slide import EncodedLevel, SlideInfo
 
 
@@ -108,11 +109,9 @@ class OmeZarrSlide:
         return OmeZarrLevel(self._folder.array(path), multiscale.axes, self._name)
 
     def _is_reduced_copy(self, index: int, level: OmeZarrLevel, finest: OmeZarrLevel) -> bool:
-        """Whether a level shows the same image: the same shape, from the same corner, by half a pixel or so."""
-        downsample = finest.width_px / level.width_px
-        if abs(finest.height_px / downsample - level.height_px) > 1 + max(1.0, level.height_px / level.width_px):
-            return False
-        return starts_at_same_corner(self._multiscale, index)
+        """Whether a level shows the same image: the same shape, from the same corner."""
+        is_copy = is_reduced_copy((level.width_px, level.height_px), (finest.width_px, finest.height_px))
+        return is_copy and starts_at_same_corner(self._multiscale, index)
 
     # --- what it says of itself ------------------------------------------------------------------
 

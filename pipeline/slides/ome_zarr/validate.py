@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from pipeline.errors import DecompressionBombError, NotBrightfieldRgbError, UnreadableError
-from pipeline.slides.limits import MAX_UNPACK_RATIO, MAX_WHOLE_PAGE_BYTES, SMALL_CLAIM_BYTES
+from pipeline.slides.limits import MAX_UNPACK_RATIO, MAX_WHOLE_PAGE_BYTES, most_raw_bytes
 from pipeline.slides.ome_zarr.library import ZarrArray
 from pipeline.slides.ome_zarr.metadata import Axes, Multiscale
 
@@ -43,7 +43,7 @@ def check_array(array: ZarrArray, axes: Axes, name: str) -> None:
 
 def check_claim(width_px: int, height_px: int, num_bytes: int, name: str) -> None:
     """Whether the finest level can be what a folder of so many bytes holds. Raises DecompressionBombError."""
-    if width_px * height_px * 3 > max(SMALL_CLAIM_BYTES, MAX_UNPACK_RATIO * num_bytes):
+    if width_px * height_px * 3 > most_raw_bytes(num_bytes):
         raise DecompressionBombError(
             f"{name}: claims {width_px}×{height_px} px in {num_bytes} bytes: more than "
             f"{MAX_UNPACK_RATIO} to 1. Its metadata is damaged."

@@ -16,7 +16,8 @@ from pipeline.slides.openslide.library import OpenSlideHandle, detect_vendor, no
 from pipeline.slides.openslide.metadata import bounds_px0, mpp_of, positive, scanner_model_of, tile_side_px
 from pipeline.slides.openslide.pixels import OpenSlideLevel, is_on_whole_pixels
 from pipeline.slides.openslide.validate import check_claims, check_scanned_size
-from pipeline.slides.slide import EncodedLevel, SlideInfo, level_size
+from pipeline.slides.pyramid import level_size
+from pipeline.slides.slide import EncodedLevel, SlideInfo
 
 
 class VendorSlide:

@@ -12,7 +12,7 @@ import tifffile
 
 from pipeline.errors import DecompressionBombError, UnreadableError
 from pipeline.slides.damage import DamagedFileError
-from pipeline.slides.limits import MAX_TILE_BYTES, MAX_UNPACK_RATIO, SMALL_CLAIM_BYTES
+from pipeline.slides.limits import MAX_TILE_BYTES, MAX_UNPACK_RATIO, most_raw_bytes
 from pipeline.slides.slide import SlideInfo
 from pipeline.slides.tiff.library import TiffStructure
 from pipeline.slides.tiff.validate import has_plain_sizes
@@ -47,7 +47,7 @@ def check_scanned_size(info: SlideInfo, files: tuple[Path, ...], name: str) -> N
     """Refuse a slide that claims more pixels than its files can hold. Raises DecompressionBombError."""
     finest, num_bytes = info.levels[0], sum(file.stat().st_size for file in files)
     _, _, width, height = info.bounds_px0 or (0, 0, finest.width_px, finest.height_px)
-    too_dense = 3 * width * height > max(SMALL_CLAIM_BYTES, MAX_UNPACK_RATIO * num_bytes)
+    too_dense = 3 * width * height > most_raw_bytes(num_bytes)
     if too_dense or finest.width_px * finest.height_px > _MAX_FRAME_PX:
         raise DecompressionBombError(
             f"{name}: claims {width}×{height} px scanned of {finest.width_px}×{finest.height_px} px in "
@@ -80,7 +80,7 @@ def _largest(text: str, before: str) -> int:
 
 
 def _check_pages(path: Path) -> None:
-    allowed = max(SMALL_CLAIM_BYTES, MAX_UNPACK_RATIO * path.stat().st_size)
+    allowed = most_raw_bytes(path.stat().st_size)
     try:
         with TiffStructure(path) as tiff:
             for number, page in enumerate(tiff.pages()):

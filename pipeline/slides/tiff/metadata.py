@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import base64
 import re
+from functools import partial
 from xml.etree import ElementTree
 
 import tifffile
 
 from pipeline.slides.damage import DamagedFileError
+from pipeline.slides.mpp import MppXy, search_mpp
 from pipeline.slides.scanner_models import known_model
 from pipeline.slides.tiff.library import TiffStructure
-from pipeline.units import is_plausible_mpp
 
 _MODEL, _X_RESOLUTION, _Y_RESOLUTION, _RESOLUTION_UNIT, _ICC_PROFILE = 272, 282, 283, 296, 34675
 _UM_PER_UNIT = {2: 25_400.0, 3: 10_000.0}
@@ -23,20 +24,17 @@ _UM_PER_OME_UNIT = {
 _PHILIPS_IMAGES = "Attribute[@Name='PIM_DP_SCANNED_IMAGES']/Array/DataObject"
 
 
-def mpp_of(tiff: TiffStructure) -> tuple[tuple[float, float] | None, str]:
+def mpp_of(tiff: TiffStructure) -> tuple[MppXy | None, str]:
     """Microns per level-0 pixel (x, y), and where it was looked for."""
-    looked_in = []
-    for place, find in (
-        ("Aperio MPP", _aperio_mpp),
-        ("OME PhysicalSize", _ome_mpp),
-        *([("Philips pixel spacing", _philips_mpp)] if tiff.philips_xml else []),
-        ("resolution tags", _tag_mpp),
-    ):
-        found = find(tiff)
-        looked_in.append(f"{place}: {'none' if found is None else f'{found[0]:.4g} × {found[1]:.4g} µm/px'}")
-        if found is not None and is_plausible_mpp(found[0]) and is_plausible_mpp(found[1]):
-            return found, "; ".join(looked_in)
-    return None, "; ".join(looked_in)
+    philips = [("Philips pixel spacing", partial(_philips_mpp, tiff))] if tiff.philips_xml else []
+    return search_mpp(
+        [
+            ("Aperio MPP", partial(_aperio_mpp, tiff)),
+            ("OME PhysicalSize", partial(_ome_mpp, tiff)),
+            *philips,
+            ("resolution tags", partial(_tag_mpp, tiff)),
+        ]
+    )
 
 
 def objective_power_of(tiff: TiffStructure) -> float | None:
@@ -70,7 +68,7 @@ def _aperio_number(tiff: TiffStructure, key: str) -> float | None:
     return float(match.group(1)) if match else None
 
 
-def _aperio_mpp(tiff: TiffStructure) -> tuple[float, float] | None:
+def _aperio_mpp(tiff: TiffStructure) -> MppXy | None:
     mpp = _aperio_number(tiff, "MPP")
     return None if mpp is None else (mpp, mpp)
 
@@ -88,7 +86,7 @@ def _ome_power(tiff: TiffStructure) -> float | None:
         return None
 
 
-def _ome_mpp(tiff: TiffStructure) -> tuple[float, float] | None:
+def _ome_mpp(tiff: TiffStructure) -> MppXy | None:
     root = _ome_root(tiff)
     if root is None:
         return None
@@ -145,7 +143,7 @@ def _philips_text(tiff: TiffStructure, key: str) -> str:
     return "" if root is None else root.findtext(f"Attribute[@Name='{key}']") or ""
 
 
-def _philips_mpp(tiff: TiffStructure) -> tuple[float, float] | None:
+def _philips_mpp(tiff: TiffStructure) -> MppXy | None:
     """Millimetres between rows, then between columns, as DICOM has them."""
     try:
         y_mm, x_mm = (float(text) for text in _philips_text(tiff, "DICOM_PIXEL_SPACING").replace('"', " ").split())
@@ -154,7 +152,7 @@ def _philips_mpp(tiff: TiffStructure) -> tuple[float, float] | None:
     return 1e3 * x_mm, 1e3 * y_mm
 
 
-def _tag_mpp(tiff: TiffStructure) -> tuple[float, float] | None:
+def _tag_mpp(tiff: TiffStructure) -> MppXy | None:
     unit = tiff.tag(_RESOLUTION_UNIT)
     unit_um = _UM_PER_UNIT.get(unit) if isinstance(unit, int) else None
     x, y = _ratio(tiff.tag(_X_RESOLUTION)), _ratio(tiff.tag(_Y_RESOLUTION))

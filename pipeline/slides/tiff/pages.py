@@ -9,6 +9,7 @@ import tifffile
 
 from pipeline.errors import NotBrightfieldRgbError, UnreadableError
 from pipeline.slides.limits import MAX_TILE_BYTES
+from pipeline.slides.pyramid import is_reduced_copy
 from pipeline.slides.tiff.library import Series, TiffStructure
 from pipeline.slides.tiff.metadata import philips_images
 from pipeline.slides.tiff.validate import PLANAR_CONTIG, check_sizes, has_plain_sizes, is_rgb, tile_bytes
@@ -38,22 +39,19 @@ def level_pages(tiff: TiffStructure, name: str) -> list[tifffile.TiffPage]:
         # files it ends a series at the first page out of order.
         candidates += tiff.pages()
     levels = [first]
-    tiled = (page for page in candidates if _is_reduced_copy(page, first))
+    tiled = (page for page in candidates if _is_level_of(page, first))
     for page in sorted(tiled, key=lambda page: page.imagewidth, reverse=True):
         if page.imagewidth < levels[-1].imagewidth:
             levels.append(page)
     return levels
 
 
-def _is_reduced_copy(page: tifffile.TiffPage, first: tifffile.TiffPage) -> bool:
+def _is_level_of(page: tifffile.TiffPage, first: tifffile.TiffPage) -> bool:
     if not has_plain_sizes(page) or not is_rgb(page) or page.planarconfig != PLANAR_CONTIG:
         return False
-    if not page.is_tiled or page.imagewidth < 1 or page.imagelength < 1 or not 0 < tile_bytes(page) <= MAX_TILE_BYTES:
+    if not page.is_tiled or not 0 < tile_bytes(page) <= MAX_TILE_BYTES:
         return False
-    downsample = first.imagewidth / page.imagewidth
-    # The width is rounded to a whole pixel: on a tall slide one pixel of it is several of the length.
-    tolerance_px = 1 + max(1.0, page.imagelength / page.imagewidth)
-    return bool(downsample > 1 and abs(first.imagelength / downsample - page.imagelength) <= tolerance_px)
+    return is_reduced_copy((page.imagewidth, page.imagelength), (first.imagewidth, first.imagelength))
 
 
 def _check_one_file(tiff: TiffStructure, name: str) -> None:

@@ -11,6 +11,7 @@ import tifffile
 from pipeline.box import Box
 from pipeline.codecs import jpeg, jpeg2000
 from pipeline.codecs.images import decode_jpeg
+from pipeline.codecs.stream_header import StreamError
 from pipeline.codecs.tiff_segments import decode_page, decode_tile
 from pipeline.codecs.types import DecodeError, Pixels
 from pipeline.errors import CorruptTileError
@@ -81,7 +82,7 @@ class TiffLevel:
                 return None
             _check_stream(self.page, raw, MAX_TILE_BYTES)
             tile = decode_tile(self.page, raw, index)
-        except (DamagedFileError, DecodeError, jpeg.JpegError, jpeg2000.Jpeg2000Error) as error:
+        except (DamagedFileError, DecodeError, StreamError) as error:
             raise self._corrupt(row, column, error) from error
         return None if tile is None else self._clip(tile, row, column)
 
@@ -98,7 +99,7 @@ class TiffLevel:
         try:
             self._check_strips()
             pixels = decode_page(self.page)
-        except (DamagedFileError, DecodeError, jpeg.JpegError, jpeg2000.Jpeg2000Error) as error:
+        except (DamagedFileError, DecodeError, StreamError) as error:
             raise self._corrupt(0, 0, error) from error
         if pixels.shape != (self.height_px, self.width_px, 3):
             raise self._corrupt(0, 0, f"decodes to shape {pixels.shape}, not {(self.height_px, self.width_px, 3)}")
@@ -126,7 +127,7 @@ def _check_stream(page: tifffile.TiffPage, raw: bytes, max_bytes: int) -> None:
     """Notice a segment that unpacks to far too much; or whose end was overwritten, which decoders fill up.
 
     Raises:
-        JpegError, Jpeg2000Error: it does.
+        StreamError: it does.
     """
     if page.compression == COMPRESSION_JPEG:
         jpeg.check_claim(raw, max_bytes)
@@ -141,7 +142,7 @@ def associated_pixels(source: tifffile.TiffPage | bytes, segments: SegmentReader
 
     Raises:
         DamagedFileError: it claims more pixels than such an image has.
-        JpegError, DecodeError: it cannot be decoded.
+        StreamError, DecodeError: it cannot be decoded.
     """
     if isinstance(source, bytes):
         jpeg.check_claim(source, 3 * _MAX_ASSOCIATED_PX)

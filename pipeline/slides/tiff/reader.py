@@ -9,11 +9,12 @@ from pathlib import Path
 import tifffile
 
 from pipeline.box import Box
-from pipeline.codecs import jpeg
+from pipeline.codecs.stream_header import StreamError
 from pipeline.codecs.types import DecodeError, Pixels
 from pipeline.errors import CorruptTileError, NotBrightfieldRgbError, UnreadableError
 from pipeline.slides.damage import DamagedFileError
-from pipeline.slides.slide import EncodedLevel, LevelSize, SlideInfo, level_size
+from pipeline.slides.pyramid import LevelSize, level_size
+from pipeline.slides.slide import EncodedLevel, SlideInfo
 from pipeline.slides.tiff.library import TiffStructure
 from pipeline.slides.tiff.metadata import icc_of, mpp_of, objective_power_of, scanner_model_of
 from pipeline.slides.tiff.pages import associated_sources, check_one_image, describe_stack, level_pages
@@ -94,7 +95,7 @@ class TiffSlide:
     def associated_image(self, name: str) -> Pixels:
         try:
             pixels = associated_pixels(self._associated[name], self._segments)
-        except (DamagedFileError, DecodeError, jpeg.JpegError) as error:
+        except (DamagedFileError, DecodeError, StreamError) as error:
             raise CorruptTileError(f"{self._name}: its {name} image cannot be decoded: {error}.") from error
         if pixels.ndim != 3 or pixels.shape[2] != 3:
             raise NotBrightfieldRgbError(

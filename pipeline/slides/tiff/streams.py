@@ -11,6 +11,7 @@ import tifffile
 from numpy.typing import NDArray
 
 from pipeline.codecs import jpeg, jpeg2000
+from pipeline.codecs.stream_header import StreamError
 from pipeline.codecs.tile_streams import ParsedTile, TileStreams
 from pipeline.codecs.types import Stream, StreamCodec
 from pipeline.errors import CorruptTileError
@@ -144,25 +145,18 @@ class EncodedTiffLevel:
     def _stream(self, data: bytes, start: int, end: int, row: int, column: int) -> Stream:
         try:
             return self._streams.stream(data, memoryview(data), start, end)
-        except (jpeg.JpegError, jpeg2000.Jpeg2000Error) as error:
+        except StreamError as error:
             raise self._corrupt(row, column, error) from error
 
     def _parse(self, raw: bytes) -> ParsedTile:
         """Parse a tile whose beginning was not seen before."""
         if self.codec == "imagecodecs_jpeg":
             own = jpeg.parse(raw, self._page.jpegtables)
-            self._check_size(own.header, jpeg.JpegError)
+            own.header.check_is_tile(self.tile_px, self.tile_px)
             return ParsedTile((own.head(is_rgb=self._is_rgb), own.coded), own.start(is_rgb=self._is_rgb))
         codestream = jpeg2000.parse(raw)
-        self._check_size(codestream.header, jpeg2000.Jpeg2000Error)
+        codestream.header.check_is_tile(self.tile_px, self.tile_px)
         return ParsedTile((codestream.head, codestream.coded), codestream.start())
-
-    def _check_size(
-        self, header: jpeg.JpegHeader | jpeg2000.Jpeg2000Header, wrong: type[jpeg.JpegError | jpeg2000.Jpeg2000Error]
-    ) -> None:
-        said = (header.width_px, header.height_px, header.components, header.bits)
-        if said != (self.tile_px, self.tile_px, 3, 8):
-            raise wrong("says {}×{} px with {} components of {} bits".format(*said))
 
     def _corrupt(self, row: int, column: int, why: object) -> CorruptTileError:
         return CorruptTileError(

@@ -9,7 +9,7 @@ import numpy as np
 import tifffile
 
 from pipeline.errors import DecompressionBombError, NotBrightfieldRgbError, UnreadableError
-from pipeline.slides.limits import MAX_TILE_BYTES, MAX_UNPACK_RATIO, MAX_WHOLE_PAGE_BYTES, SMALL_CLAIM_BYTES
+from pipeline.slides.limits import MAX_TILE_BYTES, MAX_UNPACK_RATIO, MAX_WHOLE_PAGE_BYTES, most_raw_bytes
 from pipeline.slides.tiff.library import TiffStructure
 
 COMPRESSION_OLD_JPEG, COMPRESSION_JPEG = 6, 7
@@ -138,7 +138,7 @@ def _check_claim(page: tifffile.TiffPage, file_bytes: int, name: str) -> None:
     says = (
         f"{name}: claims {page.imagewidth}×{page.imagelength} px of {samples} samples, {claimed / 2**30:.2f} GiB raw, "
     )
-    if claimed > SMALL_CLAIM_BYTES and claimed > MAX_UNPACK_RATIO * file_bytes:
+    if claimed > most_raw_bytes(file_bytes):
         raise DecompressionBombError(
             f"{says}in a file of {file_bytes} bytes: more than {MAX_UNPACK_RATIO} to 1. The header is damaged."
         )
