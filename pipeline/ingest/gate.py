@@ -20,7 +20,9 @@ from pipeline.store.metadata import Gate
 
 def _own_decoder(slide: Slide) -> str:
     """What decodes a slide that OpenSlide does not read."""
-    return "wsidicom" if slide.info.format == "dicom" else f"tifffile {tifffile.__version__}"
+    if slide.info.format == "dicom":
+        return "wsidicom"
+    return f"tifffile {tifffile.__version__}" if slide.info.format.startswith("tiff:") else slide.info.format
 
 
 class PassThroughGate:

@@ -49,6 +49,13 @@ class EncodedLevel(Protocol):
         """Self-contained streams of neighbouring tiles of one row. Raises CorruptTileError."""
 
 
+@dataclass(frozen=True)
+class NotCopied:
+    """Why a level's tiles are decoded and stored again, not copied."""
+
+    reason: str
+
+
 def one_stream(encoded: EncodedLevel, row: int, column: int) -> bytes | None:
     """A single tile's self-contained stream; None for a sparse tile. Raises CorruptTileError."""
     (stream,) = encoded.streams(row, range(column, column + 1))
@@ -73,8 +80,8 @@ class Slide(Protocol):
             CorruptTileError: a tile cannot be decoded.
         """
 
-    def encoded_level(self, level: int) -> EncodedLevel | str:
-        """The level's own tiles, or in words why they cannot pass through."""
+    def encoded_level(self, level: int) -> EncodedLevel | NotCopied:
+        """The level's own tiles, or why they cannot pass through."""
 
     def associated_image(self, name: str) -> Pixels:
         """A label, macro or thumbnail image by its name in `info.associated`."""

@@ -11,9 +11,10 @@ SOURCES = [p for room in ("pathology_app", "pipeline", "training") for p in sort
 MAX_LINES, MAX_INIT_LINES, MAX_FUNCTION_LINES = 400, 15, 60
 DOORS = {
     "openslide": {"pipeline/slides/openslide/library.py"},
-    "wsidicom": {"pipeline/slides/dicom/decoder.py"},
+    "wsidicom": {"pipeline/codecs/dicom_frames.py"},
     "pydicom": {
-        f"pipeline/slides/dicom/{part}.py" for part in ("header", "positions", "matrix", "metadata", "decoder")
+        "pipeline/codecs/dicom_frames.py",
+        *(f"pipeline/slides/dicom/{part}.py" for part in ("attributes", "header", "positions", "validate", "metadata")),
     },
     "napari": {"pathology_app/desktop/window.py"},
     "typer": {"pipeline/cli.py", "pipeline/cli_output.py", "pathology_app/commands.py", "pathology_app/server.py"},
@@ -45,6 +46,30 @@ def test_an_outside_library_has_one_door(library):
     verbs = {user for user in users if user.startswith("pipeline/verbs/")} if library == "typer" else set()
 
     assert users - verbs <= DOORS[library]
+
+
+def calls_of(path):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and isinstance(node.func.value, ast.Name)
+        ):
+            yield f"{node.func.value.id}.{node.func.attr}"
+
+
+def test_image_codecs_are_called_in_one_folder():
+    """See codecs/images.py: whoever else imports imagecodecs wants its zstd, or to know whether it is whole."""
+    importers = {str(p.relative_to(ROOT)) for p in SOURCES if "imagecodecs" in imports_of(p)}
+    others = re.compile(
+        r"Image\.open|cv2\.im(decode|encode|read|write)|tifffile\.imread|imagecodecs\.(jpeg|jxl|webp|png).*"
+    )
+    callers = {str(p.relative_to(ROOT)) for p in SOURCES for call in calls_of(p) if others.fullmatch(call)}
+
+    assert importers == {
+        "pipeline/codecs/images.py", "pipeline/codecs/tiff_segments.py", "pipeline/doctor.py", "pipeline/store/chunks.py",
+    }  # fmt: skip
+    assert callers == {"pipeline/codecs/images.py"}
 
 
 def test_streamlit_stays_in_the_app_and_torch_out_of_it():

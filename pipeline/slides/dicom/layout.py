@@ -61,7 +61,7 @@ def _by_position(headers: list[Header], matrix: Matrix) -> NDArray[np.int64]:
     indices = np.full((matrix.rows, matrix.columns), -1, np.int64)
     tile = y_px // matrix.tile_h_px * matrix.columns + x_px // matrix.tile_w_px
     if len(np.unique(tile)) != total:
-        raise _wrong(first, "several frames lie at the same position; one focal plane and one optical path are read")
+        raise _wrong(first, "several frames lie at the same place; one focal plane and one optical path are read")
     indices.ravel()[tile] = np.arange(total)
     return indices
 

@@ -27,7 +27,7 @@ from pipeline.slides.dicom.matrix import (
 from pipeline.slides.dicom.streams import FrameStreams, why_not_a_stream
 from pipeline.slides.dicom.validate import check_matrix
 from pipeline.slides.limits import MAX_TILE_BYTES
-from pipeline.slides.slide import paste
+from pipeline.slides.slide import NotCopied, paste
 
 _LARGE_FRAME_BYTES = 4 * 2**20
 """Frames larger than this are whole images read in pieces: the last one decoded is kept."""
@@ -92,7 +92,7 @@ class DicomLevel:
 
     # --- the scanner's own frames ----------------------------------------------------------------
 
-    def why_not_encoded(self) -> str | None:
+    def why_not_encoded(self) -> NotCopied | None:
         """None when every frame can be stored as it is; else the reason."""
         return why_not_a_stream(self.matrix)
 

@@ -16,7 +16,7 @@ from pipeline.slides.dicom.series import files_of_slide, in_levels
 from pipeline.slides.dicom.validate import check_pyramid
 from pipeline.slides.limits import MAX_WHOLE_PAGE_BYTES
 from pipeline.slides.pyramid import LevelSize, level_size
-from pipeline.slides.slide import EncodedLevel, SlideInfo
+from pipeline.slides.slide import EncodedLevel, NotCopied, SlideInfo
 
 
 class DicomSlide:
@@ -96,7 +96,7 @@ class DicomSlide:
     def read_region(self, level: int, box: Box) -> Pixels:
         return self._levels[level].read_region(box)
 
-    def encoded_level(self, level: int) -> EncodedLevel | str:
+    def encoded_level(self, level: int) -> EncodedLevel | NotCopied:
         source = self._levels[level]
         return source.why_not_encoded() or source
 

@@ -8,6 +8,7 @@ from pipeline.codecs.tile_streams import ParsedTile, TileStreams
 from pipeline.codecs.types import Stream
 from pipeline.slides.dicom.frames import FrameError
 from pipeline.slides.dicom.matrix import HIGH_THROUGHPUT_JPEG_2000, JPEG, JPEG_2000, Matrix
+from pipeline.slides.slide import NotCopied
 
 
 class FrameStreams:
@@ -61,12 +62,12 @@ class FrameStreams:
         return ParsedTile((frame.head, frame.coded), frame.start())
 
 
-def why_not_a_stream(matrix: Matrix) -> str | None:
+def why_not_a_stream(matrix: Matrix) -> NotCopied | None:
     """None when frames can be stored as they are; else the reason."""
     if matrix.transfer_syntax in HIGH_THROUGHPUT_JPEG_2000:
-        return "compressed with high-throughput JPEG 2000, which few readers of stores know"
+        return NotCopied("compressed with high-throughput JPEG 2000, which few readers of stores know")
     if matrix.transfer_syntax not in JPEG | JPEG_2000:
-        return "not compressed with JPEG or JPEG 2000"
+        return NotCopied("not compressed with JPEG or JPEG 2000")
     if matrix.tile_w_px != matrix.tile_h_px:
-        return f"frames are {matrix.tile_w_px}×{matrix.tile_h_px} px, not square"
+        return NotCopied(f"frames are {matrix.tile_w_px}×{matrix.tile_h_px} px, not square")
     return None

@@ -24,7 +24,7 @@ from pipeline.slides.ome_zarr.metadata import (
 from pipeline.slides.ome_zarr.pixels import OmeZarrLevel
 from pipeline.slides.ome_zarr.validate import check_associated_claim, check_claim, starts_at_same_corner
 from pipeline.slides.pyramid import is_reduced_copy
-from pipeline.slides.slide import EncodedLevel, SlideInfo
+from pipeline.slides.slide import EncodedLevel, NotCopied, SlideInfo
 
 
 class OmeZarrSlide:
@@ -147,8 +147,8 @@ class OmeZarrSlide:
     def read_region(self, level: int, box: Box) -> Pixels:
         return self._levels[level].read_region(box)
 
-    def encoded_level(self, level: int) -> EncodedLevel | str:
-        return "chunks of an OME-Zarr are decoded and stored again"
+    def encoded_level(self, level: int) -> EncodedLevel | NotCopied:
+        return NotCopied("chunks of an OME-Zarr are decoded and stored again")
 
     def associated_image(self, name: str) -> Pixels:
         path = self._associated[name]

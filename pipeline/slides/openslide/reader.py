@@ -17,7 +17,7 @@ from pipeline.slides.openslide.metadata import bounds_px0, mpp_of, positive, sca
 from pipeline.slides.openslide.pixels import OpenSlideLevel, is_on_whole_pixels
 from pipeline.slides.openslide.validate import check_claims, check_scanned_size
 from pipeline.slides.pyramid import level_size
-from pipeline.slides.slide import EncodedLevel, SlideInfo
+from pipeline.slides.slide import EncodedLevel, NotCopied, SlideInfo
 
 
 class VendorSlide:
@@ -77,8 +77,8 @@ class VendorSlide:
     def read_region(self, level: int, box: Box) -> Pixels:
         return self._levels[level].read_region(box)
 
-    def encoded_level(self, level: int) -> EncodedLevel | str:
-        return f"tiles of {self.info.format} are not stored as they stand in the file"
+    def encoded_level(self, level: int) -> EncodedLevel | NotCopied:
+        return NotCopied(f"tiles of {self.info.format} are not stored as they stand in the file")
 
     def associated_image(self, name: str) -> Pixels:
         try:

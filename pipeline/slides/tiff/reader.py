@@ -14,7 +14,7 @@ from pipeline.codecs.types import DecodeError, Pixels
 from pipeline.errors import CorruptTileError, NotBrightfieldRgbError, UnreadableError
 from pipeline.slides.damage import DamagedFileError
 from pipeline.slides.pyramid import LevelSize, level_size
-from pipeline.slides.slide import EncodedLevel, SlideInfo
+from pipeline.slides.slide import EncodedLevel, NotCopied, SlideInfo
 from pipeline.slides.tiff.library import TiffStructure
 from pipeline.slides.tiff.metadata import icc_of, mpp_of, objective_power_of, scanner_model_of
 from pipeline.slides.tiff.pages import associated_sources, check_one_image, describe_stack, level_pages
@@ -88,9 +88,10 @@ class TiffSlide:
     def read_region(self, level: int, box: Box) -> Pixels:
         return self._levels[level].read_region(box)
 
-    def encoded_level(self, level: int) -> EncodedLevel | str:
+    def encoded_level(self, level: int) -> EncodedLevel | NotCopied:
         page = self._levels[level].page
-        return why_not_encoded(page) or EncodedTiffLevel(page, self._fd, self._bytes, self._name)
+        not_copied = why_not_encoded(page)
+        return EncodedTiffLevel(page, self._fd, self._bytes, self._name) if not_copied is None else not_copied
 
     def associated_image(self, name: str) -> Pixels:
         try:

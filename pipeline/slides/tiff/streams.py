@@ -17,6 +17,7 @@ from pipeline.codecs.types import Stream, StreamCodec
 from pipeline.errors import CorruptTileError
 from pipeline.slides.limits import MAX_TILE_BYTES
 from pipeline.slides.reading import read_at
+from pipeline.slides.slide import NotCopied
 from pipeline.slides.tiff.validate import (
     COMPRESSION_APERIO_YCC,
     COMPRESSION_JPEG,
@@ -30,22 +31,24 @@ _MAX_READ_BYTES = 32 * 2**20
 _ABSURD = 2**61
 
 
-def why_not_encoded(page: tifffile.TiffPage) -> str | None:
+def why_not_encoded(page: tifffile.TiffPage) -> NotCopied | None:
     """None when every tile of a page can be stored as it is; else the reason."""
     if not page.is_tiled:
-        return "stored in strips, not tiles"
+        return NotCopied("stored in strips, not tiles")
     if page.compression == COMPRESSION_APERIO_YCC:
-        return "JPEG 2000 of Y, Cb, Cr that does not say so"
+        return NotCopied("JPEG 2000 of Y, Cb, Cr that does not say so")
     if page.compression != COMPRESSION_JPEG and page.compression not in COMPRESSIONS_JPEG_2000:
-        return f"compressed with {getattr(page.compression, 'name', page.compression)}, not JPEG or JPEG 2000"
+        return NotCopied(
+            f"compressed with {getattr(page.compression, 'name', page.compression)}, not JPEG or JPEG 2000"
+        )
     if page.tilewidth != page.tilelength:
-        return f"tiles are {page.tilewidth}×{page.tilelength} px, not square"
+        return NotCopied(f"tiles are {page.tilewidth}×{page.tilelength} px, not square")
     columns, rows = -(-page.imagewidth // page.tilewidth), -(-page.imagelength // page.tilelength)
     num_listed = min(len(page.dataoffsets), len(page.databytecounts))
     if num_listed != columns * rows:
-        return f"{num_listed} tiles listed for a grid of {columns}×{rows}"
+        return NotCopied(f"{num_listed} tiles listed for a grid of {columns}×{rows}")
     if not isinstance(page.jpegtables, bytes | None):
-        return "its shared JPEG tables are damaged"
+        return NotCopied("its shared JPEG tables are damaged")
     return None
 
 
