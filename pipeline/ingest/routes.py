@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from pipeline.config import IngestConfig
 from pipeline.ingest.edges import EdgeCheck
 from pipeline.ingest.gate import PassThroughGate
+from pipeline.ingest.left_out import APERIO
 from pipeline.ingest.repaired import Position, RepairedSlide
 from pipeline.slides.pyramid import LevelSize, level_size
 from pipeline.slides.slide import EncodedLevel, NotCopied, Slide
 from pipeline.store.layout import MAX_CHUNK_PX, MAX_SHARD_CHUNKS, ArraySpec, Codec
 from pipeline.store.metadata import Gate, Level
-
-APERIO = "tiff:aperio"
 
 
 @dataclass(frozen=True)
