@@ -40,6 +40,7 @@ def examine(project: Path) -> list[Finding]:
         *(Finding(f"version {n}", v != "not installed", v, reinstall) for n, v in versions().items()),
         _guarded("OpenSlide library", _openslide, reinstall),
         Finding("slide formats", True, FORMATS),
+        *_readers(),
         _guarded("OpenCV library", _opencv, reinstall),
         _guarded("codec jpeg", _jpeg, reinstall),
         *(_guarded(f"codec {name}", partial(_codec, name), reinstall) for name in CODECS),
@@ -59,9 +60,23 @@ def _guarded(name: str, look: Callable[[], str], remedy: str) -> Finding:
 
 
 def _openslide() -> str:
-    from pipeline.slides.openslide.reader import library_version
+    from pipeline.slides.openslide.library import library_version
 
     return library_version()
+
+
+def _readers() -> list[Finding]:
+    """Readers in the order in which they are asked, then those of other packages that cannot be loaded."""
+    try:
+        from pipeline.slides.plugins import load_plugins
+        from pipeline.slides.registry import readers
+    except (ImportError, OSError) as error:
+        return [Finding("readers", False, f"{type(error).__name__}: {error}", "see the libraries above")]
+    remedy = "install the package that brings it again, or remove it; other formats are read without it"
+    broken = load_plugins().broken.items()
+    return [Finding(f"reader {reader.name}", True, f"priority {reader.priority}") for reader in readers()] + [
+        Finding(f"reader {name}", False, why, remedy, is_required=False) for name, why in broken
+    ]
 
 
 def _opencv() -> str:

@@ -1,4 +1,11 @@
-"""JPEG and JPEG 2000 streams into pixels and back: the only file that calls an image codec's library."""
+"""JPEG and JPEG 2000 streams into pixels and back, by imagecodecs.
+
+All image codecs are called from this folder: here for single streams, in `tiff_segments.py` through tifffile, which
+undoes what a TIFF wraps around a codec, and in `dicom_frames.py` through wsidicom. Two libraries decode by themselves:
+OpenSlide (`slides/openslide/library.py`), whose decoders are what the reference decoder is for, and zarr
+(`slides/ome_zarr/library.py`), whose codecs are named by the folder. Copies in TIFF are encoded by tifffile
+(`export/tiff/writer.py`), the web viewer's overlays by Pillow (`pathology_app/tiles/overlay_png.py`).
+"""
 
 from __future__ import annotations
 
@@ -7,9 +14,8 @@ from typing import Any
 import imagecodecs
 import numpy as np
 
+from pipeline.codecs.jpeg_segments import EOI
 from pipeline.codecs.types import DecodeError, Pixels
-
-_EOI = b"\xff\xd9"
 
 
 def decode_jpeg(stream: bytes, **options: Any) -> Pixels:
@@ -22,7 +28,7 @@ def decode_jpeg(stream: bytes, **options: Any) -> Pixels:
     Raises:
         DecodeError: cannot be decoded. libjpeg fills what is missing at the end with grey, so the end is checked here.
     """
-    if not stream.endswith(_EOI) and stream.rfind(_EOI) < 0:
+    if not stream.endswith(EOI) and stream.rfind(EOI) < 0:
         raise DecodeError(f"JPEG of {len(stream)} bytes without an end marker: cut short or overwritten")
     try:
         return np.asarray(imagecodecs.jpeg8_decode(stream, **options), dtype=np.uint8)

@@ -32,6 +32,7 @@ from pipeline.codecs.jpeg_segments import (
     read_frame,
     segments,
 )
+from pipeline.codecs.stream_header import StreamHeader
 
 # In coded data 0xFF stands before 0 (a stuffed byte), a restart marker, or the marker that ends the scan, with as many
 # more 0xFF before it as the encoder likes.
@@ -40,23 +41,30 @@ _ENDS_SCAN_WITH_RESTARTS = re.compile(rb"\xff+[^\xff\x00\xd0-\xd7]")
 _FILL = re.compile(rb"\xff{2,}")
 
 __all__ = [
-    "EOI", "SOI", "Jpeg", "JpegError", "JpegHeader", "JpegStart", "check_claim", "check_end", "claimed_frames",
-    "count_marks", "parse",
+    "EOI", "SOI", "Jpeg", "JpegError", "JpegHeader", "JpegStart", "check_claim", "check_end", "claimed_headers",
+    "count_marks", "parse", "read_header",
 ]  # fmt: skip
 
 
 @dataclass(frozen=True)
-class JpegHeader:
-    """What a stream says of its pixels."""
+class JpegHeader(StreamHeader):
+    """What a stream says of its pixels before its first scan."""
 
-    width_px: int
-    height_px: int
-    components: int
-    bits: int
-    is_subsampled: bool
+    sampling: tuple[tuple[int, int], ...]
+    """Horizontal and vertical factors of each component."""
     has_jfif: bool
     adobe_transform: int | None
     component_names: bytes
+
+    @property
+    def is_subsampled(self) -> bool:
+        """Whether its components differ in sampling."""
+        return len(set(self.sampling)) > 1
+
+    @property
+    def says_colours(self) -> bool:
+        """Whether a marker says what the components are; else the file around it may."""
+        return self.has_jfif or self.adobe_transform is not None
 
     @property
     def holds_rgb(self) -> bool:
@@ -111,8 +119,7 @@ class Jpeg:
         Args:
             is_rgb: the file says that its components are R, G, B; it counts where the stream does not say itself.
         """
-        says_colours = self.header.has_jfif or self.header.adobe_transform is not None
-        return SOI + (app14_rgb() if is_rgb and not says_colours else b"") + self._definitions
+        return SOI + (app14_rgb() if is_rgb and not self.header.says_colours else b"") + self._definitions
 
     def start(self, *, is_rgb: bool) -> JpegStart | None:
         """For other tiles of the same encoder; None where there is more to a stream than a start and one scan."""
@@ -128,31 +135,44 @@ def parse(stream: bytes, tables: bytes | None = None) -> Jpeg:
     Raises:
         JpegError: not a JPEG, of a process other than baseline, extended or progressive, damaged or cut short.
     """
-    if not stream.startswith(SOI):
-        raise JpegError(f"starts with {stream[:2].hex()}, not ffd8")
+    _check_start(stream)
     return _Parser(stream, tables).parsed()
 
 
-def check_claim(stream: bytes, max_bytes: int) -> None:
-    """A decoder makes room for what a frame says of itself, whatever the file says.
+def read_header(stream: bytes) -> JpegHeader:
+    """What a complete stream says of its pixels, without its coded data.
 
     Raises:
-        JpegError: more than `max_bytes` of pixels.
+        JpegError: not a JPEG, of a process other than baseline, extended or progressive, or damaged before its scan.
     """
-    for frame in claimed_frames(stream):
-        if frame.width_px * frame.height_px * len(frame.components) > max_bytes:
-            raise JpegError(f"says {frame.width_px}×{frame.height_px} px with {len(frame.components)} components")
+    _check_start(stream)
+    return _Parser(stream, None).header()
 
 
-def claimed_frames(stream: bytes) -> list[Frame]:
-    """The frame headers before the first scan, of any process.
+def check_claim(stream: bytes, max_bytes: int) -> None:
+    """Whether a decoder makes room for `max_bytes` of pixels at most: it believes the frame header, of any process.
+
+    Raises:
+        StreamError: more, or not a JPEG.
+    """
+    for header in claimed_headers(stream):
+        header.check_claim(max_bytes)
+
+
+def claimed_headers(stream: bytes) -> list[StreamHeader]:
+    """What the frame headers before the first scan say, of any process.
 
     Raises:
         JpegError: not a JPEG, or damaged before its first scan.
     """
+    _check_start(stream)
+    frames = [read_frame(segment) for segment in segments(stream) if segment.marker in ANY_FRAME]
+    return [StreamHeader(frame.width_px, frame.height_px, len(frame.components), frame.bits) for frame in frames]
+
+
+def _check_start(stream: bytes) -> None:
     if not stream.startswith(SOI):
         raise JpegError(f"starts with {stream[:2].hex()}, not ffd8")
-    return [read_frame(segment) for segment in segments(stream) if segment.marker in ANY_FRAME]
 
 
 def check_end(stream: bytes) -> None:
@@ -198,23 +218,31 @@ class _Parser:
             if segment.marker == START_OF_SCAN:
                 raise JpegError("a scan in its shared tables")
             self._take(segment)
+        scan, frame = self._first_scan()
+        header, has_restarts = self._header(frame), self._has_restarts()
+        own_start, num_first = self._stream[: scan.end], len(self._pieces)
+        num_scans, following = 1, self._next_scan(self._coded_data(scan.end))
+        while following is not None:
+            num_scans += 1
+            following = self._next_scan(self._coded_data(following.end))
+        first, rest = self._joined(self._pieces[:num_first]), self._joined(self._pieces[num_first:])
+        return Jpeg(header, own_start, first, rest + EOI, num_scans == 1, has_restarts)
+
+    def header(self) -> JpegHeader:
+        """What stands before the first scan."""
+        return self._header(self._first_scan()[1])
+
+    def _first_scan(self) -> tuple[Segment, Frame]:
         scan = self._next_scan(len(SOI))
         if scan is None or self._frame is None:
             raise JpegError("no scan behind a baseline, extended or progressive frame header")
-        header, has_restarts = self._header(self._frame), self._has_restarts()
-        own_start, num_first = self._stream[: scan.end], len(self._pieces)
-        num_scans = 0
-        while scan is not None:
-            num_scans += 1
-            scan = self._next_scan(self._coded_data(scan.end))
-        first, rest = self._joined(self._pieces[:num_first]), self._joined(self._pieces[num_first:])
-        return Jpeg(header, own_start, first, rest + EOI, num_scans == 1, has_restarts)
+        return scan, self._frame
 
     def _header(self, frame: Frame) -> JpegHeader:
         names, sampling, _ = zip(*frame.components, strict=True)
         adobe = self._current.get(("Adobe", 0))
         return JpegHeader(
-            frame.width_px, frame.height_px, len(names), frame.bits, len(set(sampling)) > 1,
+            frame.width_px, frame.height_px, len(names), frame.bits, tuple((byte >> 4, byte & 15) for byte in sampling),
             ("JFIF", 0) in self._current, None if adobe is None else adobe.body[-1], bytes(names),
         )  # fmt: skip
 

@@ -10,6 +10,8 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from pipeline.codecs.stream_header import StreamError, StreamHeader
+
 _START, _END = b"\xff\x4f", b"\xff\xd9"
 _SIZE, _TILE_PART, _DATA = 0xFF51, 0xFF90, 0xFF93
 _CAPABILITIES, _STYLE, _COMPONENT_STYLE = 0xFF50, 0xFF52, 0xFF53
@@ -27,18 +29,14 @@ _BOX_FILE = b"\0\0\0\x0cjP  "
 _CODESTREAM_BOX = b"jp2c"
 
 
-class Jpeg2000Error(ValueError):
+class Jpeg2000Error(StreamError):
     """The bytes are not a JPEG 2000 stream this project can pass through."""
 
 
 @dataclass(frozen=True)
-class Jpeg2000Header:
+class Jpeg2000Header(StreamHeader):
     """What a stream says of its pixels."""
 
-    width_px: int
-    height_px: int
-    components: int
-    bits: int
     has_colour_transform: bool
 
 
@@ -104,14 +102,13 @@ def parse(stream: bytes) -> Jpeg2000:
 
 
 def check_claim(stream: bytes, max_bytes: int) -> None:
-    """A decoder makes room for what the header says, whatever the file says.
+    """Whether a decoder makes room for `max_bytes` of pixels at most: it believes the header, whatever the file says.
 
     Raises:
-        Jpeg2000Error: no codestream, or more than `max_bytes` of pixels.
+        StreamError: more, or no codestream.
     """
     size = _read_size(stream, _codestream(stream)[0])
-    if size.width_px * size.height_px * len(size.kinds) > max_bytes:
-        raise Jpeg2000Error(f"says {size.width_px}×{size.height_px} px with {len(size.kinds)} components")
+    StreamHeader(size.width_px, size.height_px, len(size.kinds), bits=8).check_claim(max_bytes)
 
 
 def check_end(stream: bytes) -> None:

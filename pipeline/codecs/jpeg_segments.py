@@ -10,6 +10,8 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from pipeline.codecs.stream_header import StreamError
+
 SOI, EOI = b"\xff\xd8", b"\xff\xd9"
 HUFFMAN_FRAMES = {0xC0, 0xC1, 0xC2}
 """Frame headers of the processes that pass through: baseline, extended and progressive."""
@@ -32,7 +34,7 @@ Key = tuple[str, int]
 """What a definition defines, for example ("AC", 1)."""
 
 
-class JpegError(ValueError):
+class JpegError(StreamError):
     """The bytes are not a JPEG stream this project can pass through."""
 
 

@@ -15,7 +15,7 @@ from pipeline.codecs.images import encode_jpeg, encode_jpeg_2000
 from pipeline.codecs.types import DecodeError, Pixels, Stream
 from pipeline.errors import CorruptTileError
 from pipeline.ingest.repaired import Position, RepairedLevel
-from pipeline.slides.slide import EncodedLevel, Slide, one_stream
+from pipeline.slides.slide import EncodedLevel, NotCopied, Slide, one_stream
 from pipeline.store.chunks import decode_chunk
 from pipeline.store.layout import FILL_VALUE
 from pipeline.store.threads import CORES, parallel_for
@@ -117,8 +117,8 @@ class _EmptyParts:
 
     def __init__(self, slide: Slide, level: int) -> None:
         encoded = slide.encoded_level(level)
-        self._tile_px = 0 if isinstance(encoded, str) else encoded.tile_px
-        self._is_there = None if isinstance(encoded, str) else encoded.byte_counts() > 0
+        self._tile_px = 0 if isinstance(encoded, NotCopied) else encoded.tile_px
+        self._is_there = None if isinstance(encoded, NotCopied) else encoded.byte_counts() > 0
 
     def __call__(self, box: Box) -> bool:
         if self._is_there is None:

@@ -7,11 +7,14 @@ from contextlib import ExitStack
 
 import numpy as np
 import tifffile
+from numpy.typing import NDArray
 
 from pipeline.box import Box
 from pipeline.codecs.types import DecodeError, Pixels
 from pipeline.errors import CorruptTileError
-from pipeline.slides.openslide.reader import ReferenceDecoder, VendorSlide
+from pipeline.ingest.left_out import APERIO, drawn_by_openslide
+from pipeline.slides.openslide.reader import VendorSlide
+from pipeline.slides.openslide.reference_decoder import ReferenceDecoder
 from pipeline.slides.slide import EncodedLevel, Slide, one_stream
 from pipeline.store.chunks import decode_chunk
 from pipeline.store.metadata import Gate
@@ -19,7 +22,9 @@ from pipeline.store.metadata import Gate
 
 def _own_decoder(slide: Slide) -> str:
     """What decodes a slide that OpenSlide does not read."""
-    return "wsidicom" if slide.info.format == "dicom" else f"tifffile {tifffile.__version__}"
+    if slide.info.format == "dicom":
+        return "wsidicom"
+    return f"tifffile {tifffile.__version__}" if slide.info.format.startswith("tiff:") else slide.info.format
 
 
 class PassThroughGate:
@@ -28,6 +33,7 @@ class PassThroughGate:
     def __init__(self, slide: Slide, num_tiles: int) -> None:
         self._slide = slide
         self._opened = ExitStack()
+        self._drawn: dict[int, NDArray[np.bool_]] = {}
         self._num_tiles = num_tiles
         sizes_wh = [(level.width_px, level.height_px) for level in slide.info.levels]
         path = slide.openslide_file
@@ -95,10 +101,18 @@ class PassThroughGate:
         t = encoded.tile_px
         size = self._slide.info.levels[level]
         box = Box(column * t, row * t, t, t).within(size.width_px, size.height_px)
-        pixels = self._second.read(level, box) if self._second else None
+        pixels = self._second.read(level, box) if self._second and not self._is_drawn(level, row, column) else None
         if pixels is None or self._second is None:
             return self._slide.read_region(level, box), _own_decoder(self._slide)
         return pixels, self._second.name
+
+    def _is_drawn(self, level: int, row: int, column: int) -> bool:
+        """Whether OpenSlide shows something else than the tile's own bytes (`left_out.py`)."""
+        if self._slide.info.format != APERIO:
+            return False
+        if level not in self._drawn:
+            self._drawn[level] = drawn_by_openslide(self._slide, level)
+        return bool(self._drawn[level][row, column])
 
 
 def sample_tiles(encoded: EncodedLevel, num_tiles: int) -> Iterator[tuple[int, int]]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from pipeline.box import Box
 from pipeline.codecs.types import Pixels, Stream
-from pipeline.slides.slide import EncodedLevel, Slide
+from pipeline.slides.slide import EncodedLevel, NotCopied, Slide
 from pipeline.store.chunks import decode_chunk
 from pipeline.store.layout import FILL_VALUE
 
@@ -78,7 +78,7 @@ class RepairedSlide:
             region[top - box.y_px : bottom - box.y_px, left - box.x_px : right - box.x_px] = part
         return region
 
-    def encoded_level(self, level: int) -> EncodedLevel | str:
+    def encoded_level(self, level: int) -> EncodedLevel | NotCopied:
         return self.levels.get(level) or self._slide.encoded_level(level)
 
     def associated_image(self, name: str) -> Pixels:

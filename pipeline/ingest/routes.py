@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pipeline.config import IngestConfig
 from pipeline.ingest.edges import EdgeCheck
 from pipeline.ingest.gate import PassThroughGate
+from pipeline.ingest.left_out import APERIO
 from pipeline.ingest.repaired import Position, RepairedSlide
-from pipeline.slides.slide import EncodedLevel, LevelSize, Slide, level_size
+from pipeline.slides.pyramid import LevelSize, level_size
+from pipeline.slides.slide import EncodedLevel, NotCopied, Slide
 from pipeline.store.layout import MAX_CHUNK_PX, MAX_SHARD_CHUNKS, ArraySpec, Codec
 from pipeline.store.metadata import Gate, Level
-
-APERIO = "tiff:aperio"
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def _of_source(slide: RepairedSlide, level: int, gate: PassThroughGate, config: 
     """The plan of a level; what was repaired in it is kept for the levels after it."""
     size, own = slide.info.levels[level], slide.encoded_level(level)
     rebuilt: tuple[Position, ...] = ()
-    if level and slide.info.format == APERIO and not isinstance(own, str):
+    if level and slide.info.format == APERIO and not isinstance(own, NotCopied):
         repaired = EdgeCheck(slide, level, own).repair()
         if repaired:
             slide.levels[level], rebuilt = repaired, tuple(repaired.repaired)
@@ -76,11 +76,13 @@ def _passing(
     slide: Slide, level: int, gate: PassThroughGate, config: IngestConfig, rebuilt: tuple[Position, ...]
 ) -> tuple[EncodedLevel | None, Gate]:
     """The level's own tiles if they pass the gate, else None and why."""
-    encoded = slide.encoded_level(level) if config.pass_through else "`pass_through = false` in the settings"
-    if not isinstance(encoded, str) and encoded.tile_px > MAX_CHUNK_PX:
-        encoded = f"its tiles of {encoded.tile_px} px are larger than the {MAX_CHUNK_PX} px of a chunk"
-    if isinstance(encoded, str):
-        return None, Gate(tiles=0, against=gate.against, equal=False, reason=encoded)
+    encoded: EncodedLevel | NotCopied = NotCopied("`pass_through = false` in the settings")
+    if config.pass_through:
+        encoded = slide.encoded_level(level)
+    if not isinstance(encoded, NotCopied) and encoded.tile_px > MAX_CHUNK_PX:
+        encoded = NotCopied(f"its tiles of {encoded.tile_px} px are larger than the {MAX_CHUNK_PX} px of a chunk")
+    if isinstance(encoded, NotCopied):
+        return None, Gate(tiles=0, against=gate.against, equal=False, reason=encoded.reason)
     verdict = gate.check(level, encoded, without=rebuilt)
     return (encoded if verdict.equal else None), verdict
 

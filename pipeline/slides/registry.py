@@ -1,18 +1,37 @@
-"""Choosing a reader: an ordered table, first match wins."""
+"""Choosing a reader: ours and those that a site's packages add by entry point, the first that accepts a file."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.errors import UnreadableError
-from pipeline.slides.openslide.reader import VendorSlide, detect_vendor
-from pipeline.slides.reading import is_dicom
+from pipeline.slides.openslide.library import detect_vendor
+from pipeline.slides.openslide.reader import VendorSlide
+from pipeline.slides.plugins import Reader, load_plugins
+from pipeline.slides.reading import disk_errors, is_dicom
 from pipeline.slides.slide import Slide
 from pipeline.slides.tiff.reader import TiffSlide, has_unmarked_ycc, is_tiff
 
 TIFF_VENDORS = {None, "aperio", "generic-tiff", "philips"}
 """OpenSlide's names of the families whose TIFF structure is plain enough to read tile by tile."""
+
+
+@dataclass(frozen=True)
+class BuiltInReader:
+    """One of our own readers; see `plugins.Reader`."""
+
+    name: str
+    priority: int
+    _accepts: Callable[[Path, str | None], bool]
+    _open: Callable[[Path, str | None], Slide]
+
+    def accepts(self, path: Path, vendor: str | None) -> bool:
+        return self._accepts(path, vendor)
+
+    def open(self, path: Path, series: str | None) -> Slide:
+        return self._open(path, series)
 
 
 def _open_dicom(path: Path, series: str | None) -> Slide:
@@ -61,50 +80,60 @@ def _is_plain_tiff(path: Path, vendor: str | None) -> bool:
     return vendor == "generic-tiff" or not has_unmarked_ycc(path)
 
 
-READERS: list[tuple[str, Callable[[Path, str | None], bool], Callable[[Path, str | None], Slide]]] = [
-    ("ome-zarr", _is_ome_zarr, _open_ome_zarr),
-    ("wsidicom", _is_dicom, _open_dicom),
-    ("tifffile", _is_plain_tiff, _open_tiff),
-    ("openslide", lambda path, vendor: vendor is not None, _open_openslide),
-]
+def _is_of_vendor(path: Path, vendor: str | None) -> bool:
+    return vendor is not None
+
+
+OME_ZARR = BuiltInReader("ome-zarr", 40, _is_ome_zarr, _open_ome_zarr)
+DICOM = BuiltInReader("wsidicom", 30, _is_dicom, _open_dicom)
+TIFF = BuiltInReader("tifffile", 20, _is_plain_tiff, _open_tiff)
+OPENSLIDE = BuiltInReader("openslide", 10, _is_of_vendor, _open_openslide)
+BUILT_IN = (OME_ZARR, DICOM, TIFF, OPENSLIDE)
+
+
+def readers() -> list[Reader]:
+    """All readers in the order in which they are asked: by priority, highest first; of equals, ours first."""
+    return sorted([*BUILT_IN, *load_plugins().readers], key=lambda reader: reader.priority, reverse=True)
 
 
 def open_slide(path: Path, series: str | None = None) -> Slide:
-    """Open a slide with the first reader that knows it.
+    """Open a slide with the first reader that accepts it.
 
     Args:
         path: a file; or a folder of DICOM instances or an OME-Zarr.
         series: which of several slides in a folder.
 
     Raises:
-        UnreadableError: no such file, no reader knows it, or it is damaged.
+        UnreadableError: no such file, no reader accepts it, or it is damaged.
         NotBrightfieldRgbError: it holds something else than 8-bit RGB.
         DecompressionBombError: it claims more pixels than its bytes can hold.
     """
     _check_file(path)
-    try:
+    with disk_errors(path.name):
         vendor = None if path.is_dir() else detect_vendor(path)
-        reader = next((reader for _, accepts, reader in READERS if accepts(path, vendor)), None)
-    except OSError as error:
-        raise UnreadableError(f"{path}: cannot be read ({error.strerror}). Check its permissions.") from error
+        reader = next((reader for reader in readers() if reader.accepts(path, vendor)), None)
     if reader is not None:
-        return reader(path, series)
+        return reader.open(path, series)
     if path.is_dir():
         raise UnreadableError(
-            f"{path}: is a folder without DICOM files or an OME-Zarr in it; name the slide file itself."
+            f"{path}: is a folder without DICOM files or an OME-Zarr in it; name the slide file itself.{_not_loaded()}"
         )
     raise UnreadableError(
         f"{path.name}: neither OpenSlide nor tifffile knows this format (first bytes: {_head(path)[:8]!r}). "
-        "Check that the file is a slide and complete; `gemslide doctor` lists the formats."
+        f"Check that the file is a slide and complete; `gemslide doctor` lists the formats.{_not_loaded()}"
     )
 
 
+def _not_loaded() -> str:
+    """What to know besides where a site's reader could not be asked."""
+    broken = load_plugins().broken
+    names = ", ".join(sorted(broken))
+    return f" Not asked, as they could not be loaded: {names} (`gemslide doctor` says why)." if broken else ""
+
+
 def _head(path: Path) -> bytes:
-    try:
-        with path.open("rb") as stream:
-            return stream.read(64)
-    except OSError as error:
-        raise UnreadableError(f"{path}: cannot be read ({error.strerror}). Check its permissions.") from error
+    with disk_errors(path.name), path.open("rb") as stream:
+        return stream.read(64)
 
 
 def _check_file(path: Path) -> None:

@@ -11,18 +11,7 @@ from numpy.typing import NDArray
 
 from pipeline.box import Box
 from pipeline.codecs.types import Pixels, Stream, StreamCodec
-
-
-@dataclass(frozen=True)
-class LevelSize:
-    """One level of the source's pyramid."""
-
-    width_px: int
-    height_px: int
-    downsample: float
-    """Level-0 pixels per pixel of this level."""
-    tile_px: int | None = None
-    """Side of the tiles the level is stored in, where known: reading along them decodes each only once."""
+from pipeline.slides.pyramid import LevelSize
 
 
 @dataclass(frozen=True)
@@ -60,6 +49,13 @@ class EncodedLevel(Protocol):
         """Self-contained streams of neighbouring tiles of one row. Raises CorruptTileError."""
 
 
+@dataclass(frozen=True)
+class NotCopied:
+    """Why a level's tiles are decoded and stored again, not copied."""
+
+    reason: str
+
+
 def one_stream(encoded: EncodedLevel, row: int, column: int) -> bytes | None:
     """A single tile's self-contained stream; None for a sparse tile. Raises CorruptTileError."""
     (stream,) = encoded.streams(row, range(column, column + 1))
@@ -84,8 +80,8 @@ class Slide(Protocol):
             CorruptTileError: a tile cannot be decoded.
         """
 
-    def encoded_level(self, level: int) -> EncodedLevel | str:
-        """The level's own tiles, or in words why they cannot pass through."""
+    def encoded_level(self, level: int) -> EncodedLevel | NotCopied:
+        """The level's own tiles, or why they cannot pass through."""
 
     def associated_image(self, name: str) -> Pixels:
         """A label, macro or thumbnail image by its name in `info.associated`."""
@@ -93,21 +89,6 @@ class Slide(Protocol):
     def __enter__(self) -> Slide: ...
 
     def __exit__(self, *exc: object) -> None: ...
-
-
-def level_size(
-    width_px: int, height_px: int, width_px0: int, height_px0: int, *, tile_px: int | None = None
-) -> LevelSize:
-    """Size of a level with its downsample; a whole number where rounding explains the rest."""
-    downsample = (width_px0 / width_px + height_px0 / height_px) / 2
-    whole = max(1, round(downsample))
-    if _rounds_to(width_px, width_px0, whole) and _rounds_to(height_px, height_px0, whole):
-        downsample = float(whole)
-    return LevelSize(width_px, height_px, downsample, tile_px)
-
-
-def _rounds_to(size_px: int, size_px0: int, downsample: int) -> bool:
-    return size_px in (size_px0 // downsample, -(-size_px0 // downsample))
 
 
 def paste(region: Pixels, tile: Pixels, x_px: int, y_px: int) -> None:

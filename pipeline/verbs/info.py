@@ -12,7 +12,7 @@ from pipeline.cli_output import Reporter, report_errors
 from pipeline.project import open_project
 from pipeline.slide_names import find_slide
 from pipeline.slides.registry import open_slide
-from pipeline.slides.slide import EncodedLevel
+from pipeline.slides.slide import EncodedLevel, NotCopied
 from pipeline.source_names import SourceNames
 from pipeline.store.metadata import Level
 from pipeline.store.overlays import list_predictions
@@ -57,9 +57,9 @@ def _slide_facts(path: Path, series: str | None) -> dict[str, Any]:
         }
 
 
-def _route(route: EncodedLevel | str) -> str:
-    if isinstance(route, str):
-        return f"decode ({route})"
+def _route(route: EncodedLevel | NotCopied) -> str:
+    if isinstance(route, NotCopied):
+        return f"decode ({route.reason})"
     return f"pass-through, {CODEC_NAMES[route.codec]}, {route.tile_px} px tiles"
 
 

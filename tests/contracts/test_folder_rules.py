@@ -8,10 +8,11 @@ ROOT = Path(__file__).parents[2]
 SOURCES = [p for package in ("pathology_app", "pipeline", "training") for p in sorted((ROOT / package).rglob("*.py"))]
 MAX_LINES, MAX_INIT_LINES, MAX_FUNCTION_LINES = 400, 15, 60
 ADAPTERS = {
-    "openslide": {"pipeline/slides/openslide/reader.py"},
-    "wsidicom": {"pipeline/slides/dicom/decoder.py"},
+    "openslide": {"pipeline/slides/openslide/library.py"},
+    "wsidicom": {"pipeline/codecs/dicom_frames.py"},
     "pydicom": {
-        f"pipeline/slides/dicom/{part}.py" for part in ("header", "positions", "matrix", "metadata", "decoder")
+        "pipeline/codecs/dicom_frames.py",
+        *(f"pipeline/slides/dicom/{part}.py" for part in ("attributes", "header", "positions", "validate", "metadata")),
     },
     "napari": {"pathology_app/desktop/window.py"},
     "typer": {"pipeline/cli.py", "pipeline/cli_output.py", "pathology_app/commands.py", "pathology_app/server.py"},
@@ -59,6 +60,29 @@ def test_an_outside_library_has_one_adapter():
 
 def is_verb_of(library, user):
     return library == "typer" and user.startswith("pipeline/verbs/")
+
+
+def calls_of(path):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and isinstance(node.func.value, ast.Name)
+        ):
+            yield f"{node.func.value.id}.{node.func.attr}"
+
+
+def test_image_codecs_are_called_in_one_folder():
+    """See codecs/images.py: whoever else imports imagecodecs wants its zstd, or to know whether it is whole."""
+    importers = {str(p.relative_to(ROOT)) for p in SOURCES if "imagecodecs" in imports_of(p)}
+    others = re.compile(
+        r"Image\.open|cv2\.im(decode|encode|read|write)|tifffile\.imread|imagecodecs\.(jpeg|jxl|webp|png).*"
+    )
+    callers = {str(p.relative_to(ROOT)) for p in SOURCES for call in calls_of(p) if others.fullmatch(call)}
+
+    codecs = {"pipeline/codecs/images.py", "pipeline/codecs/tiff_segments.py"}
+    assert importers == codecs | {"pipeline/doctor.py", "pipeline/store/chunks.py"}
+    assert callers == {"pipeline/codecs/images.py"}
 
 
 def test_streamlit_stays_in_the_app_and_torch_out_of_it():

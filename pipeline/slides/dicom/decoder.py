@@ -1,16 +1,14 @@
-"""Frames of a DICOM slide into pixels, with wsidicom's decoders."""
+"""Frames of a DICOM slide into pixels."""
 
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
-from pydicom.uid import UID
 
-from pipeline.codecs.types import Pixels
+from pipeline.codecs.dicom_frames import DicomFrameDecoder
+from pipeline.codecs.types import DecodeError, Pixels
 from pipeline.slides.dicom.frames import FrameError
-from pipeline.slides.dicom.header import DICOM_ERRORS
 from pipeline.slides.dicom.matrix import (
     HIGH_THROUGHPUT_JPEG_2000,
     JPEG,
@@ -19,12 +17,10 @@ from pipeline.slides.dicom.matrix import (
     RUN_LENGTH,
     Matrix,
 )
-from pipeline.slides.dicom.streams import FrameStreams, check_claimed_size, check_run_lengths
+from pipeline.slides.dicom.streams import FrameStreams
+from pipeline.slides.dicom.validate import check_claimed_size, check_run_lengths
 
-if TYPE_CHECKING:
-    from wsidicom.codec import Decoder
-
-_BITS, _SAMPLES = 8, 3
+_SAMPLES = 3
 
 
 class FrameDecoder:
@@ -53,28 +49,19 @@ class FrameDecoder:
             else:
                 check_claimed_size(matrix, stream)
         try:
-            pixels = np.asarray(self._decoder.decode(stream))
-        except DICOM_ERRORS as error:
+            pixels = self._decoder.decode(stream)
+        except DecodeError as error:
             raise FrameError(str(error)) from error
         if pixels.shape != (matrix.tile_h_px, matrix.tile_w_px, _SAMPLES) or pixels.dtype != np.uint8:
             raise FrameError(f"it decodes to shape {pixels.shape} of {pixels.dtype}")
         return pixels
 
     @cached_property
-    def _decoder(self) -> Decoder:
-        # wsidicom takes a second to import, and uncompressed or passed-through slides do without.
-        from wsidicom.codec import Decoder
-        from wsidicom.geometry import Size
-
+    def _decoder(self) -> DicomFrameDecoder:
         # JPEG streams come with their colours said in them: what the file says besides must not count again.
         photometric = "YBR_FULL_422" if self._matrix.transfer_syntax in JPEG else "RGB"
-        return Decoder.create(
-            UID(self._matrix.transfer_syntax),
-            _SAMPLES,
-            _BITS,
-            Size(self._matrix.tile_w_px, self._matrix.tile_h_px),
-            photometric,
-        )
+        size_wh_px = (self._matrix.tile_w_px, self._matrix.tile_h_px)
+        return DicomFrameDecoder(self._matrix.transfer_syntax, size_wh_px, photometric)
 
     def _native(self, payload: memoryview) -> Pixels:
         matrix = self._matrix

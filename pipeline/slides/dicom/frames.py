@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -10,7 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.errors import UnreadableError
+from pipeline.slides.dicom.attributes import value
 from pipeline.slides.dicom.header import Header
+from pipeline.slides.reading import read_at
 
 _ITEM = b"\xfe\xff\x00\xe0"
 _ITEM_HEADER_BYTES = 8
@@ -68,8 +69,8 @@ def find_frames(header: Header, descriptor: int, num_frames: int, frame_bytes: i
 class FrameSource:
     """Frames of one level, over all files it is spread over. Safe in threads: it reads by position."""
 
-    def __init__(self, tables: Sequence[FrameTable], descriptors: Sequence[int]) -> None:
-        self._descriptors = descriptors
+    def __init__(self, tables: Sequence[FrameTable], descriptors: Sequence[int], names: Sequence[str]) -> None:
+        self._descriptors, self._names = descriptors, names
         self._starts = np.concatenate([table.starts for table in tables])
         self._ends = np.concatenate([table.ends for table in tables])
         self._part = np.repeat(np.arange(len(tables)), [len(table) for table in tables])
@@ -81,17 +82,18 @@ class FrameSource:
     def read(self, frames: Sequence[int]) -> list[memoryview | None]:
         """All bytes between start and end of each frame, for `payload`; None for a number below 0.
 
-        Frames that follow one another in the file are read at once.
+        Frames that follow one another in the file are read at once. Raises UnreadableError where the disk fails.
         """
         found: list[memoryview | None] = [None] * len(frames)
-        there = [i for i, frame in enumerate(frames) if frame >= 0]
-        numbers = np.array([frames[i] for i in there], dtype=np.int64)
+        existing = [i for i, frame in enumerate(frames) if frame >= 0]
+        numbers = np.array([frames[i] for i in existing], dtype=np.int64)
         starts, ends = self._starts[numbers].tolist(), self._ends[numbers].tolist()
         parts = self._part[numbers].tolist()
         for first, last in _runs(starts, ends, parts):
-            data = memoryview(os.pread(self._descriptors[parts[first]], ends[last] - starts[first], starts[first]))
+            part, count = parts[first], ends[last] - starts[first]
+            data = memoryview(read_at(self._descriptors[part], count, starts[first], self._names[part]))
             for i in range(first, last + 1):
-                found[there[i]] = data[starts[i] - starts[first] : ends[i] - starts[first]]
+                found[existing[i]] = data[starts[i] - starts[first] : ends[i] - starts[first]]
         return found
 
     def payload(self, data: memoryview) -> memoryview:
@@ -146,16 +148,16 @@ class _Items:
             found = self._from_offsets(offsets)
             if found is not None:
                 return found
-        is_false = self._table_bytes > 0 or "ExtendedOffsetTable" in self._header.dataset
+        is_false = self._table_bytes > 0 or value(self._header.dataset, "ExtendedOffsetTable") is not None
         return replace(self._walk(), has_false_offsets=is_false)
 
     def _listed_offsets(self) -> NDArray[np.int64] | None:
         """Offsets of the frames from the extended table (64 bit), else from the basic one (32 bit), if complete."""
-        extended = self._header.dataset.get("ExtendedOffsetTable")
+        extended = value(self._header.dataset, "ExtendedOffsetTable")
         if isinstance(extended, bytes) and len(extended) == 8 * self._num_frames:
             return np.frombuffer(extended, "<u8").astype(np.int64)
         if self._table_bytes == 4 * self._num_frames:
-            raw = os.pread(self._descriptor, self._table_bytes, self._table_at)
+            raw = read_at(self._descriptor, self._table_bytes, self._table_at, self._header.path.name)
             if len(raw) == self._table_bytes:
                 return np.frombuffer(raw, "<u4").astype(np.int64)
         return None
@@ -204,7 +206,7 @@ class _Items:
         """Length of the item whose header stands at a byte; None if none does."""
         if not 0 <= at <= self._header.file_bytes:
             return None
-        return _item_length(os.pread(self._descriptor, _ITEM_HEADER_BYTES, at))
+        return _item_length(read_at(self._descriptor, _ITEM_HEADER_BYTES, at, self._header.path.name))
 
     def _check_inside(self, end: int) -> None:
         if end > self._header.file_bytes:

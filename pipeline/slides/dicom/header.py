@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import logging
 import struct
-import warnings
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,22 +13,18 @@ from pathlib import Path
 
 import pydicom
 from pydicom.dataset import Dataset
-from pydicom.errors import BytesLengthException, InvalidDicomError
 from pydicom.filereader import read_dataset, read_partial, read_sequence_item
 from pydicom.uid import UID, DeflatedExplicitVRLittleEndian
 
 from pipeline.errors import UnreadableError
+from pipeline.slides.damage import DamagedFileError
+from pipeline.slides.dicom.attributes import integer, pydicom_errors, text
 from pipeline.slides.dicom.positions import FramePositions
+from pipeline.slides.reading import PositionedFile
 
 # pydicom reports oddities of damaged files through logging and warnings; our errors say what matters.
 logging.getLogger("pydicom").setLevel(logging.CRITICAL)
 pydicom.config.settings.reading_validation_mode = pydicom.config.IGNORE
-
-DICOM_ERRORS = (
-    InvalidDicomError, BytesLengthException, ValueError, IndexError, KeyError, TypeError, AttributeError,
-    ArithmeticError, struct.error, OSError, EOFError, RuntimeError, MemoryError, AssertionError,
-)  # fmt: skip
-"""What pydicom and the codecs raise on files that lie about themselves."""
 
 WHOLE_SLIDE_IMAGE = "1.2.840.10008.5.1.4.1.1.77.1.6"
 """SOP class VL Whole Slide Microscopy Image Storage."""
@@ -56,7 +51,7 @@ class Brief:
 
     @property
     def kind(self) -> str:
-        """The SOP class in words."""
+        """The SOP class by its name."""
         return UID(self.sop_class).name.removesuffix(" Storage") or "unknown kind of object"
 
 
@@ -81,20 +76,19 @@ def read_brief(path: Path) -> Brief:
     Raises:
         UnreadableError: not DICOM, cut short or damaged there.
     """
-    with refusing_damage(path), _open(path) as stream:
-        _refuse_deflated(path)
-        ds = read_partial(stream, stop_when=lambda tag, vr, length: tag >= _AFTER_MATRIX_SIZE)
-        sop_class = ds.get("SOPClassUID") or ds.file_meta.get("MediaStorageSOPClassUID")
-        if sop_class is None:
-            raise ValueError("it does not say what kind of object it is (no SOP Class UID)")
-        size_wh = (ds.get("TotalPixelMatrixColumns"), ds.get("TotalPixelMatrixRows"))
-        concatenation = ds.get("ConcatenationUID")
+    with refusing_damage(path), PositionedFile(path, _MAX_HEADER_BYTES) as raw:
+        _refuse_deflated(raw, path.name)
+        with pydicom_errors():
+            ds = read_partial(_buffered(raw), stop_when=lambda tag, vr, length: tag >= _AFTER_MATRIX_SIZE)
+        sop_class = text(ds, "SOPClassUID") or text(ds.file_meta, "MediaStorageSOPClassUID")
+        if not sop_class:
+            raise DamagedFileError("it does not say what kind of object it is (no SOP Class UID)")
         return Brief(
             path=path,
-            sop_class=str(sop_class),
-            series_uid=str(ds.get("SeriesInstanceUID") or ""),
-            matrix_wh=(int(size_wh[0] or 0), int(size_wh[1] or 0)),
-            concatenation_uid=str(concatenation) if concatenation else None,
+            sop_class=sop_class,
+            series_uid=text(ds, "SeriesInstanceUID"),
+            matrix_wh=(integer(ds, "TotalPixelMatrixColumns"), integer(ds, "TotalPixelMatrixRows")),
+            concatenation_uid=text(ds, "ConcatenationUID") or None,
         )
 
 
@@ -104,27 +98,22 @@ def read_header(path: Path) -> Header:
     Raises:
         UnreadableError: not DICOM, no pixel data, cut short or damaged.
     """
-    with refusing_damage(path), _open(path) as stream:
-        _refuse_deflated(path)
-        ds = read_partial(stream, stop_when=lambda tag, vr, length: tag >= _PER_FRAME_GROUPS)
-        syntax = UID(str(ds.file_meta.TransferSyntaxUID))
-        if not syntax.is_transfer_syntax:
-            raise UnreadableError(f"{path.name}: its transfer syntax {syntax} is not known. Convert it to another.")
-        is_implicit, is_little = syntax.is_implicit_VR, syntax.is_little_endian
-        reader = _Elements(stream, is_implicit=is_implicit, is_little=is_little)
+    with refusing_damage(path), PositionedFile(path, _MAX_HEADER_BYTES) as raw:
+        _refuse_deflated(raw, path.name)
+        stream = _buffered(raw)
+        with pydicom_errors():
+            ds = read_partial(stream, stop_when=lambda tag, vr, length: tag >= _PER_FRAME_GROUPS)
+        syntax = _transfer_syntax(ds, path.name)
+        reader = _Elements(raw, stream, is_implicit=syntax.is_implicit_VR, is_little=syntax.is_little_endian)
         frames = FramePositions()
         if reader.peek_tag() == _PER_FRAME_GROUPS:
             # Frames of TILED_FULL lie in order; only the first one's groups can hold more of interest.
-            is_full = ds.get("DimensionOrganizationType") == "TILED_FULL"
-            reader.read_positions(frames, int(ds.get("NumberOfFrames") or 1), only_first=is_full)
-        reader.allow(_MAX_HEADER_BYTES)
-        rest = read_dataset(
-            stream, is_implicit, is_little, stop_when=lambda tag, vr, length: tag in _FLOAT_PIXELS or tag >= _PIXEL_DATA
-        )
-        ds.update(rest)
+            is_full = text(ds, "DimensionOrganizationType") == "TILED_FULL"
+            reader.read_positions(frames, integer(ds, "NumberOfFrames") or 1, only_first=is_full)
+        reader.add_rest(ds)
         tag, length = reader.next_element()
         if tag != _PIXEL_DATA:
-            raise EOFError("it has no pixel data, or ends before them")
+            raise DamagedFileError("it has no pixel data, or ends before them")
         return Header(
             path=path,
             dataset=ds,
@@ -138,57 +127,69 @@ def read_header(path: Path) -> Header:
 
 @contextmanager
 def refusing_damage(path: Path) -> Iterator[None]:
-    """Turn whatever pydicom raises on a damaged file into one error, and let it not warn besides."""
+    """Turn damage of a file into the error that names it."""
     try:
-        with warnings.catch_warnings(action="ignore"):
-            yield
-    except DICOM_ERRORS as error:
+        yield
+    except DamagedFileError as error:
         raise UnreadableError(
-            f"{path.name}: its header cannot be read ({type(error).__name__}: {error}). "
-            "The file is damaged or cut short; copy it again."
+            f"{path.name}: its header cannot be read ({error}). The file is damaged or cut short; copy it again."
         ) from error
 
 
-def _refuse_deflated(path: Path) -> None:
+def _buffered(raw: PositionedFile) -> io.BufferedReader:
+    raw.seek(0)
+    return io.BufferedReader(raw, buffer_size=2**16)
+
+
+def _transfer_syntax(ds: Dataset, name: str) -> UID:
+    syntax = UID(text(ds.file_meta, "TransferSyntaxUID"))
+    with pydicom_errors():
+        is_known = bool(syntax.is_transfer_syntax)
+    if not is_known:
+        raise UnreadableError(f"{name}: its transfer syntax {syntax} is not known. Convert it to another.")
+    return syntax
+
+
+def _refuse_deflated(raw: PositionedFile, name: str) -> None:
     """Its whole content would have to be unpacked to read the header."""
-    with path.open("rb") as stream:
-        head = io.BytesIO(stream.read(_MAX_META_BYTES))
-    try:
-        syntax = read_partial(head, stop_when=lambda tag, vr, length: True).file_meta.get("TransferSyntaxUID")
-    except zlib.error:  # it begins to unpack at once
-        syntax = DeflatedExplicitVRLittleEndian
-    if syntax is None:
-        raise ValueError(f"its first {_MAX_META_BYTES} bytes name no transfer syntax")
+    head = io.BytesIO(raw.read(_MAX_META_BYTES))
+    with pydicom_errors():
+        try:
+            meta = read_partial(head, stop_when=lambda tag, vr, length: True).file_meta
+        except zlib.error:  # it begins to unpack at once
+            raise _deflated(name) from None
+    syntax = text(meta, "TransferSyntaxUID")
+    if not syntax:
+        raise DamagedFileError(f"its first {_MAX_META_BYTES} bytes name no transfer syntax")
     if syntax == DeflatedExplicitVRLittleEndian:
-        raise UnreadableError(f"{path.name}: is deflated DICOM as a whole. Convert it to another transfer syntax.")
+        raise _deflated(name)
 
 
-class _Bounded(io.FileIO):
-    """A file that seems to end at `stop_at`, so that a length that lies cannot take all memory."""
-
-    stop_at = _MAX_HEADER_BYTES
-
-    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
-        left = max(0, self.stop_at - self.tell())
-        return super().readinto(memoryview(buffer)[:left]) or 0
-
-
-def _open(path: Path) -> io.BufferedReader:
-    return io.BufferedReader(_Bounded(path), buffer_size=2**16)
+def _deflated(name: str) -> UnreadableError:
+    return UnreadableError(f"{name}: is deflated DICOM as a whole. Convert it to another transfer syntax.")
 
 
 class _Elements:
     """The data elements of a stream, one header at a time."""
 
-    def __init__(self, stream: io.BufferedReader, *, is_implicit: bool, is_little: bool) -> None:
-        self._stream, self._is_implicit, self._is_little = stream, is_implicit, is_little
+    def __init__(self, raw: PositionedFile, stream: io.BufferedReader, *, is_implicit: bool, is_little: bool) -> None:
+        self._raw, self._stream, self._is_implicit, self._is_little = raw, stream, is_implicit, is_little
         self._order = "<" if is_little else ">"
 
     def allow(self, more_bytes: int) -> None:
         """Let reading go on for so many bytes from here."""
-        raw = self._stream.raw
-        assert isinstance(raw, _Bounded)
-        raw.stop_at = self._stream.tell() + more_bytes
+        self._raw.stop_at = self._stream.tell() + more_bytes
+
+    def add_rest(self, ds: Dataset) -> None:
+        """Read what stands between here and the pixels into a data set."""
+        self.allow(_MAX_HEADER_BYTES)
+        with pydicom_errors():
+            ds.update(
+                read_dataset(
+                    self._stream, self._is_implicit, self._is_little,
+                    stop_when=lambda tag, vr, length: tag in _FLOAT_PIXELS or tag >= _PIXEL_DATA,
+                )
+            )  # fmt: skip
 
     def peek_tag(self) -> int | None:
         """Tag of the next element, None at the end of the file."""
@@ -208,10 +209,13 @@ class _Elements:
         group, element, length = struct.unpack(f"{self._order}HHL", head)
         if not self._is_implicit:
             if head[4:6] not in (b"SQ", b"OB", b"OW", b"UN"):
-                raise ValueError(f"element ({group:04x},{element:04x}) has the kind {head[4:6]!r}")
+                raise DamagedFileError(f"element ({group:04x},{element:04x}) has the kind {head[4:6]!r}")
             if head[4:6] == b"UN" and group == 0x5200:
-                raise ValueError("its per-frame groups are stored as an unknown kind (UN)")
-            (length,) = struct.unpack(f"{self._order}L", self._stream.read(4))
+                raise DamagedFileError("its per-frame groups are stored as an unknown kind (UN)")
+            longer = self._stream.read(4)
+            if len(longer) < 4:
+                return 0, 0
+            (length,) = struct.unpack(f"{self._order}L", longer)
         return int(group << 16 | element), int(length)
 
     def read_positions(self, frames: FramePositions, num_frames: int, *, only_first: bool) -> None:
@@ -229,15 +233,16 @@ class _Elements:
             if item is not None:
                 frames.add_encoded(item)
             else:
-                groups = read_sequence_item(self._stream, self._is_implicit, self._is_little, "iso8859")
+                with pydicom_errors():
+                    groups = read_sequence_item(self._stream, self._is_implicit, self._is_little, "iso8859")
                 if groups is None:
                     return
                 frames.add(groups)
             num_items += 1
             if num_items > num_frames:
-                raise ValueError(f"it has per-frame groups for more than its {num_frames} frames")
+                raise DamagedFileError(f"it has per-frame groups for more than its {num_frames} frames")
         if end is not None and self._stream.tell() != end:
-            raise ValueError("its per-frame groups do not end where they should")
+            raise DamagedFileError("its per-frame groups do not end where they should")
 
     def _next_encoded_item(self) -> bytes | None:
         """Bytes of the item that starts here; None, and nothing read, where it is of undefined length or none."""
@@ -249,5 +254,5 @@ class _Elements:
             return None
         item = self._stream.read(min(length, _MAX_FRAME_ITEM_BYTES))
         if len(item) != length:
-            raise EOFError(f"a frame's groups claim {length} bytes")
+            raise DamagedFileError(f"a frame's groups claim {length} bytes")
         return item

@@ -3,82 +3,81 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 
 from pydicom.dataset import Dataset
-from pydicom.multival import MultiValue
 
-from pipeline.slides.dicom.header import DICOM_ERRORS, Header
-from pipeline.slides.dicom.positions import first_item
+from pipeline.slides.damage import DamagedFileError
+from pipeline.slides.dicom.attributes import as_number, first_item, integer, number, text, value, values
+from pipeline.slides.dicom.header import Header
+from pipeline.slides.mpp import MppXy, search_mpp
 from pipeline.slides.scanner_models import known_model
-from pipeline.units import is_plausible_mpp
 
 _MAX_ICC_BYTES = 16 * 2**20
 _LABEL_IN_IMAGE = ("BurnedInAnnotation", "SpecimenLabelInImage")
 
 
-def mpp_of(header: Header) -> tuple[tuple[float, float] | None, str]:
+def mpp_of(header: Header) -> tuple[MppXy | None, str]:
     """Microns per pixel (x, y) of this level, and where it was looked for."""
     shared = first_item(header.dataset, "SharedFunctionalGroupsSequence")
-    sources = {
-        "shared Pixel Spacing": _spacing(shared),
-        "first frame's Pixel Spacing": _spacing(header.frames.first),
-        "Imaged Volume Width and Height": _from_volume(header.dataset),
-    }
-    looked_in = []
-    for source, found in sources.items():
-        looked_in.append(f"{source}: {'none' if found is None else f'{found[0]:.4g} × {found[1]:.4g} µm/px'}")
-        if found is not None and is_plausible_mpp(found[0]) and is_plausible_mpp(found[1]):
-            return found, "; ".join(looked_in)
-    return None, "; ".join(looked_in)
+    return search_mpp(
+        [
+            ("shared Pixel Spacing", partial(_spacing, shared)),
+            ("first frame's Pixel Spacing", partial(_spacing, header.frames.first)),
+            ("Imaged Volume Width and Height", partial(_from_volume, header.dataset)),
+        ]
+    )
 
 
 def icc_of(header: Header) -> bytes | None:
     """The ICC profile of the optical path."""
-    profile = first_item(header.dataset, "OpticalPathSequence").get("ICCProfile")
+    profile = value(first_item(header.dataset, "OpticalPathSequence"), "ICCProfile")
     is_one = isinstance(profile, bytes) and 0 < len(profile) <= _MAX_ICC_BYTES
     return profile if is_one else None
 
 
 def objective_power_of(header: Header) -> float | None:
     """Nominal magnification of the objective."""
-    power = first_item(header.dataset, "OpticalPathSequence").get("ObjectiveLensPower")
     try:
-        return None if power is None else float(power)
-    except DICOM_ERRORS:
+        return number(first_item(header.dataset, "OpticalPathSequence"), "ObjectiveLensPower")
+    except DamagedFileError:
         return None
 
 
 def scanner_model_of(header: Header) -> str | None:
     """The model, if it is a known one."""
-    return known_model(str(header.dataset.get("ManufacturerModelName") or ""))
+    return known_model(text(header.dataset, "ManufacturerModelName"))
 
 
 def label_in_image(headers: Iterable[Header]) -> str | None:
     """By what attributes files say that a label, or other text that can name a person, is among their pixels."""
-    said = {name for header in headers for name in _LABEL_IN_IMAGE if _is_yes(header.dataset.get(name))}
+    said = {name for header in headers for name in _LABEL_IN_IMAGE if _is_yes(values(header.dataset, name))}
     return " and ".join(f"{name} YES" for name in sorted(said)) or None
 
 
-def _is_yes(value: object) -> bool:
-    values = value if isinstance(value, MultiValue) else [value]
-    return any(str(one).strip("\0 ").upper() == "YES" for one in values)
+def _is_yes(said: list[object]) -> bool:
+    return any(str(one).strip("\0 ").upper() == "YES" for one in said)
 
 
-def _spacing(groups: Dataset) -> tuple[float, float] | None:
+def _spacing(groups: Dataset) -> MppXy | None:
     """Pixel Spacing is in mm, first between rows (y), then between columns (x)."""
     try:
-        y_mm, x_mm = first_item(groups, "PixelMeasuresSequence").PixelSpacing
-        return float(x_mm) * 1000, float(y_mm) * 1000
-    except DICOM_ERRORS:
+        mm = [
+            as_number(one, "PixelSpacing")
+            for one in values(first_item(groups, "PixelMeasuresSequence"), "PixelSpacing")
+        ]
+    except DamagedFileError:
         return None
+    return (mm[1] * 1000, mm[0] * 1000) if len(mm) == 2 else None
 
 
-def _from_volume(ds: Dataset) -> tuple[float, float] | None:
+def _from_volume(ds: Dataset) -> MppXy | None:
     """Size of the imaged volume in mm over the size of the matrix in pixels."""
     try:
-        return (
-            float(ds.ImagedVolumeWidth) * 1000 / int(ds.TotalPixelMatrixColumns),
-            float(ds.ImagedVolumeHeight) * 1000 / int(ds.TotalPixelMatrixRows),
-        )
-    except DICOM_ERRORS:
+        width_mm, height_mm = number(ds, "ImagedVolumeWidth"), number(ds, "ImagedVolumeHeight")
+    except DamagedFileError:
         return None
+    width_px, height_px = integer(ds, "TotalPixelMatrixColumns"), integer(ds, "TotalPixelMatrixRows")
+    if width_mm is None or height_mm is None or width_px < 1 or height_px < 1:
+        return None
+    return width_mm * 1000 / width_px, height_mm * 1000 / height_px

@@ -16,17 +16,18 @@ from pipeline.errors import CorruptTileError, NotBrightfieldRgbError, Unreadable
 from pipeline.slides.dicom.decoder import FrameDecoder
 from pipeline.slides.dicom.frames import FrameError, FrameSource, find_frames
 from pipeline.slides.dicom.header import Header
+from pipeline.slides.dicom.layout import position_frames
 from pipeline.slides.dicom.matrix import (
     HIGH_THROUGHPUT_JPEG_2000,
     JPEG,
     JPEG_2000,
     num_frames,
-    position_frames,
     read_matrix,
 )
 from pipeline.slides.dicom.streams import FrameStreams, why_not_a_stream
+from pipeline.slides.dicom.validate import check_matrix
 from pipeline.slides.limits import MAX_TILE_BYTES
-from pipeline.slides.slide import paste
+from pipeline.slides.slide import NotCopied, paste
 
 _LARGE_FRAME_BYTES = 4 * 2**20
 """Frames larger than this are whole images read in pieces: the last one decoded is kept."""
@@ -41,9 +42,11 @@ class DicomLevel:
     def __init__(self, headers: list[Header]) -> None:
         self._name = headers[0].path.name
         file_bytes = sum(header.file_bytes for header in headers)
-        self.matrix = read_matrix(headers[0], file_bytes)
+        self.header, self.matrix = headers[0], read_matrix(headers[0])
+        check_matrix(headers[0], self.matrix, file_bytes)
         for header in headers[1:]:
-            if read_matrix(header, file_bytes) != self.matrix:
+            check_matrix(header, read_matrix(header), file_bytes)
+            if read_matrix(header) != self.matrix:
                 raise UnreadableError(
                     f"{header.path.name}: differs from {self._name}, of which it is a part. Copy both."
                 )
@@ -68,7 +71,7 @@ class DicomLevel:
             opened.callback(os.close, descriptor)
             descriptors.append(descriptor)
             tables.append(find_frames(header, descriptor, num_frames(header), self.matrix.frame_bytes))
-        return FrameSource(tables, descriptors)
+        return FrameSource(tables, descriptors, [header.path.name for header in headers])
 
     def _check_frames(self) -> None:
         """Refuse at once what no frame could be read of."""
@@ -89,7 +92,7 @@ class DicomLevel:
 
     # --- the scanner's own frames ----------------------------------------------------------------
 
-    def why_not_encoded(self) -> str | None:
+    def why_not_encoded(self) -> NotCopied | None:
         """None when every frame can be stored as it is; else the reason."""
         return why_not_a_stream(self.matrix)
 

@@ -13,11 +13,10 @@ from pipeline.slides.dicom.matrix import image_kind
 from pipeline.slides.dicom.metadata import icc_of, label_in_image, mpp_of, objective_power_of, scanner_model_of
 from pipeline.slides.dicom.pixels import DicomLevel
 from pipeline.slides.dicom.series import files_of_slide, in_levels
+from pipeline.slides.dicom.validate import check_pyramid
 from pipeline.slides.limits import MAX_WHOLE_PAGE_BYTES
-from pipeline.slides.slide import EncodedLevel, LevelSize, SlideInfo, level_size
-
-_MAX_SCALE_ERROR = 0.1
-"""How far the sizes of pixels of two levels may differ from the ratio of their matrices."""
+from pipeline.slides.pyramid import LevelSize, level_size
+from pipeline.slides.slide import EncodedLevel, NotCopied, SlideInfo
 
 
 class DicomSlide:
@@ -38,9 +37,9 @@ class DicomSlide:
             levels, self._associated = self._sorted_by_kind()
             self._levels = [self._open_level(parts, on_error) for parts in levels]
             self._levels.sort(key=lambda level: level.matrix.width_px, reverse=True)
-            finest = max(levels, key=lambda parts: int(parts[0].dataset.TotalPixelMatrixColumns))[0]
-            self._check_pyramid(levels)
+            check_pyramid([(level.matrix, mpp_of(level.header)[0]) for level in self._levels], self._name)
             said = label_in_image(header for parts in levels for header in parts)
+            finest = self._levels[0].header
             self.info = self._read_info(finest, said)
             self._finest_file = finest.path
             self._opened = on_error.pop_all()
@@ -75,29 +74,6 @@ class DicomSlide:
         opened.callback(level.close)
         return level
 
-    def _check_pyramid(self, levels: list[list[Header]]) -> None:
-        """Levels must be one image at falling size: planes and regions of their own are not told apart."""
-        first = self._levels[0].matrix
-        scales = {int(parts[0].dataset.TotalPixelMatrixColumns): mpp_of(parts[0])[0] for parts in levels}
-        finest_mpp = scales[first.width_px]
-        if len(scales) != len(levels):
-            raise UnreadableError(
-                f"{self._name}: several images of the same width ({sorted(scales)} px). Focal planes, optical paths "
-                "or regions are not read together; name a single file."
-            )
-        for level in self._levels[1:]:
-            matrix, mpp = level.matrix, scales[level.matrix.width_px]
-            downsample = first.width_px / matrix.width_px
-            tolerance_px = 1 + max(1.0, matrix.height_px / matrix.width_px)
-            is_copy = abs(first.height_px / downsample - matrix.height_px) <= tolerance_px
-            if finest_mpp and mpp:
-                is_copy &= abs(mpp[0] / finest_mpp[0] / downsample - 1) <= _MAX_SCALE_ERROR
-            if not is_copy:
-                raise UnreadableError(
-                    f"{self._name}: its images of {first.width_px}×{first.height_px} and {matrix.width_px}×"
-                    f"{matrix.height_px} px are not the same field at two sizes. Name a single file."
-                )
-
     def _read_info(self, finest: Header, said_of_label: str | None) -> SlideInfo:
         mpp_xy, looked_in = mpp_of(finest)
         return SlideInfo(
@@ -120,7 +96,7 @@ class DicomSlide:
     def read_region(self, level: int, box: Box) -> Pixels:
         return self._levels[level].read_region(box)
 
-    def encoded_level(self, level: int) -> EncodedLevel | str:
+    def encoded_level(self, level: int) -> EncodedLevel | NotCopied:
         source = self._levels[level]
         return source.why_not_encoded() or source
 

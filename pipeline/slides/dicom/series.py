@@ -6,7 +6,9 @@ from collections import Counter, defaultdict
 from pathlib import Path
 
 from pipeline.errors import AmbiguousSeriesError, UnreadableError
+from pipeline.slides.dicom.attributes import text
 from pipeline.slides.dicom.header import WHOLE_SLIDE_IMAGE, Brief, Header, read_brief
+from pipeline.slides.dicom.validate import check_parts, first_frame
 from pipeline.slides.reading import is_dicom
 
 _MAX_FILES = 20_000
@@ -50,36 +52,16 @@ def in_levels(headers: list[Header]) -> list[list[Header]]:
     by_instance: dict[str, list[Header]] = defaultdict(list)
     for header in headers:
         ds = header.dataset
-        by_instance[str(ds.get("ConcatenationUID") or ds.get("SOPInstanceUID"))].append(header)
+        by_instance[text(ds, "ConcatenationUID") or text(ds, "SOPInstanceUID")].append(header)
     for parts in by_instance.values():
-        if parts[0].dataset.get("ConcatenationUID"):
-            parts.sort(key=_first_frame)
-            _check_parts(parts)
+        if text(parts[0].dataset, "ConcatenationUID"):
+            parts.sort(key=first_frame)
+            check_parts(parts)
         elif len(parts) > 1:
             raise UnreadableError(
                 f"{parts[0].path.name} and {parts[1].path.name}: are the same instance twice. Take one of them away."
             )
     return list(by_instance.values())
-
-
-def _first_frame(header: Header) -> int:
-    return int(header.dataset.get("ConcatenationFrameOffsetNumber") or 0)
-
-
-def _check_parts(parts: list[Header]) -> None:
-    expected = 0
-    for part in parts:
-        if _first_frame(part) != expected:
-            raise UnreadableError(
-                f"{part.path.name}: begins with frame {_first_frame(part) + 1} of its concatenation where frame "
-                f"{expected + 1} should follow. A part is missing or there twice; put all parts into one folder."
-            )
-        expected += int(part.dataset.get("NumberOfFrames") or 1)
-    total = parts[0].dataset.get("InConcatenationTotalNumber")
-    if total is not None and int(total) != len(parts):
-        raise UnreadableError(
-            f"{parts[0].path.name}: {len(parts)} of the {total} parts of its concatenation are there."
-        )
 
 
 def _files_of_series(folder: Path, series: str | None) -> list[Path]:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from pipeline.codecs import jpeg, jpeg2000
+from pipeline.codecs.stream_header import StreamError
 from pipeline.codecs.tile_streams import ParsedTile, TileStreams
 from pipeline.codecs.types import Stream
 from pipeline.slides.dicom.frames import FrameError
 from pipeline.slides.dicom.matrix import HIGH_THROUGHPUT_JPEG_2000, JPEG, JPEG_2000, Matrix
-
-_RUN_LENGTH_HEADER_BYTES, _COLOURS = 64, 3
+from pipeline.slides.slide import NotCopied
 
 
 class FrameStreams:
@@ -30,7 +28,7 @@ class FrameStreams:
             return ()
         try:
             return self._streams.stream(payload, payload, 0, len(payload))
-        except (jpeg.JpegError, jpeg2000.Jpeg2000Error) as error:
+        except StreamError as error:
             raise FrameError(str(error)) from error
 
     def colours_as_said(self, payload: memoryview) -> bool:
@@ -41,13 +39,13 @@ class FrameStreams:
         """
         if self._matrix.transfer_syntax in JPEG:
             stream = b"".join(self.stream(payload))
-            return jpeg.parse(stream).header.holds_rgb == (self._matrix.photometric == "RGB")
+            return jpeg.read_header(stream).holds_rgb == (self._matrix.photometric == "RGB")
         self.stream(payload)
         return self._matrix.photometric in ("RGB", "YBR_ICT", "YBR_RCT")
 
     def _jpeg(self, raw: bytes) -> ParsedTile:
         frame = jpeg.parse(raw)
-        _check_size(self._matrix, frame.header)
+        frame.header.check_is_tile(self._matrix.tile_w_px, self._matrix.tile_h_px)
         # The attribute is often wrong, markers are not: it counts only where the stream has none, and not against
         # colours sampled more coarsely than light, which nobody does to R, G, B.
         is_rgb = self._matrix.photometric == "RGB" and not frame.header.is_subsampled
@@ -55,7 +53,7 @@ class FrameStreams:
 
     def _jpeg_2000(self, raw: bytes) -> ParsedTile:
         frame = jpeg2000.parse(raw)
-        _check_size(self._matrix, frame.header)
+        frame.header.check_is_tile(self._matrix.tile_w_px, self._matrix.tile_h_px)
         if not frame.header.has_colour_transform and self._matrix.photometric != "RGB":
             raise FrameError(
                 f"its JPEG 2000 stream has no colour transform and the file says {self._matrix.photometric}: "
@@ -64,51 +62,12 @@ class FrameStreams:
         return ParsedTile((frame.head, frame.coded), frame.start())
 
 
-def check_claimed_size(matrix: Matrix, stream: bytes) -> None:
-    """Refuse a JPEG of any process whose own header claims another size, before a decoder makes room for it.
-
-    Raises:
-        FrameError: no frame header, or another size.
-    """
-    try:
-        frames = jpeg.claimed_frames(stream)
-    except jpeg.JpegError as error:
-        raise FrameError(str(error)) from error
-    if not frames:
-        raise FrameError("it has no JPEG frame header")
-    for frame in frames:
-        _check_said(matrix, frame.width_px, frame.height_px, len(frame.components), frame.bits)
-
-
-def check_run_lengths(matrix: Matrix, payload: bytes) -> None:
-    """Refuse a run-length header (PS3.5, G.5) that points outside its frame: the decoder would follow it.
-
-    Raises:
-        FrameError: not one segment per colour, segments outside the frame, or far too many bytes.
-    """
-    if len(payload) > 2 * matrix.frame_bytes + _RUN_LENGTH_HEADER_BYTES:
-        raise FrameError(f"its {len(payload)} bytes of run lengths are more than twice the pixels")
-    num_segments, *offsets = np.frombuffer(payload[:_RUN_LENGTH_HEADER_BYTES], "<u4").tolist() or [0]
-    bounds = [*offsets[:_COLOURS], len(payload)]
-    if num_segments != _COLOURS or bounds[0] != _RUN_LENGTH_HEADER_BYTES or bounds != sorted(set(bounds)):
-        raise FrameError(f"its run lengths say {num_segments} segments at {bounds[:-1]} of {len(payload)} bytes")
-
-
-def why_not_a_stream(matrix: Matrix) -> str | None:
+def why_not_a_stream(matrix: Matrix) -> NotCopied | None:
     """None when frames can be stored as they are; else the reason."""
     if matrix.transfer_syntax in HIGH_THROUGHPUT_JPEG_2000:
-        return "compressed with high-throughput JPEG 2000, which few readers of stores know"
+        return NotCopied("compressed with high-throughput JPEG 2000, which few readers of stores know")
     if matrix.transfer_syntax not in JPEG | JPEG_2000:
-        return "not compressed with JPEG or JPEG 2000"
+        return NotCopied("not compressed with JPEG or JPEG 2000")
     if matrix.tile_w_px != matrix.tile_h_px:
-        return f"frames are {matrix.tile_w_px}×{matrix.tile_h_px} px, not square"
+        return NotCopied(f"frames are {matrix.tile_w_px}×{matrix.tile_h_px} px, not square")
     return None
-
-
-def _check_size(matrix: Matrix, header: jpeg.JpegHeader | jpeg2000.Jpeg2000Header) -> None:
-    _check_said(matrix, header.width_px, header.height_px, header.components, header.bits)
-
-
-def _check_said(matrix: Matrix, *said: int) -> None:
-    if said != (matrix.tile_w_px, matrix.tile_h_px, 3, 8):
-        raise FrameError("its stream says {}×{} px with {} components of {} bits".format(*said))

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from functools import partial
 from pathlib import Path
 from xml.etree import ElementTree
 
-import tifffile
-
 from pipeline.box import Box
 from pipeline.errors import UnreadableError
+from pipeline.slides.damage import DamagedFileError
 from pipeline.slides.openslide.validate import read_ini
-from pipeline.slides.tiff.reader import TIFF_ERRORS
+from pipeline.slides.tiff.library import TiffStructure
+from pipeline.slides.tiff.metadata import parsed_xml
 
 
 def companion_files(path: Path, vendor: str) -> tuple[Path, ...]:
@@ -39,17 +41,22 @@ def scn_areas(path: Path) -> list[list[Box]]:
         UnreadableError: the XML is not as Leica writes it.
     """
     try:
-        with tifffile.TiffFile(path) as tiff:
-            collection = ElementTree.fromstring(tiff.pages.first.description).find("{*}collection")
-        if collection is None:
-            raise ValueError("no collection")
-        images = [_scn_image(image, collection) for image in collection.findall("{*}image")]
-    except TIFF_ERRORS as error:
+        with TiffStructure(path) as tiff:
+            return _areas_by_level(tiff.description)
+    except DamagedFileError as error:
         raise UnreadableError(
-            f"{path.name}: its Leica description cannot be read ({type(error).__name__}: {error}). "
-            "The file is damaged; copy it again."
+            f"{path.name}: its Leica description cannot be read ({error}). The file is damaged; copy it again."
         ) from error
-    areas = [image for image in images if image is not None]
+
+
+def _areas_by_level(description: str) -> list[list[Box]]:
+    root = parsed_xml(description)
+    collection = None if root is None else root.find("{*}collection")
+    if collection is None:
+        raise DamagedFileError("no collection")
+    areas = [image for image in map(partial(_scn_image, collection), collection.findall("{*}image")) if image]
+    if len({len(sizes) for _, _, sizes in areas}) > 1:
+        raise DamagedFileError("areas of different numbers of levels")
     # OpenSlide takes the finest scale among the areas for each level.
     nm_per_px = [min(scales) for scales in zip(*(scales for _, scales, _ in areas), strict=True)]
     return [
@@ -61,16 +68,24 @@ def scn_areas(path: Path) -> list[list[Box]]:
 _ScnImage = tuple[tuple[int, int], list[float], list[tuple[int, int]]]
 
 
-def _scn_image(image: ElementTree.Element, collection: ElementTree.Element) -> _ScnImage | None:
+def _scn_image(collection: ElementTree.Element, image: ElementTree.Element) -> _ScnImage | None:
     """Offset (nm), nanometres per pixel by level, level sizes; None for the macro image and for fluorescence."""
     view = image.find("{*}view")
     if view is None:
-        raise ValueError("an image without view")
-    offset = (int(view.attrib["offsetX"]), int(view.attrib["offsetY"]))
-    size = (view.attrib["sizeX"], view.attrib["sizeY"])
-    is_macro = offset == (0, 0) and size == (collection.attrib["sizeX"], collection.attrib["sizeY"])
+        raise DamagedFileError("an image without view")
+    offset, size = (_whole(view, "offsetX"), _whole(view, "offsetY")), (_whole(view, "sizeX"), _whole(view, "sizeY"))
+    is_macro = offset == (0, 0) and size == (_whole(collection, "sizeX"), _whole(collection, "sizeY"))
     if is_macro or image.findtext(".//{*}illuminationSource") != "brightfield":
         return None
     planes = [d for d in image.findall("{*}pixels/{*}dimension") if d.attrib.get("z", "0") == "0"]
-    sizes = sorted(((int(d.attrib["sizeX"]), int(d.attrib["sizeY"])) for d in planes), reverse=True)
-    return offset, [int(size[0]) / width for width, _ in sizes], sizes
+    sizes = sorted(((_whole(d, "sizeX"), _whole(d, "sizeY")) for d in planes), reverse=True)
+    if min([size[0], *(side for wh in sizes for side in wh)]) < 1:
+        raise DamagedFileError("a size of 0")
+    return offset, [size[0] / width for width, _ in sizes], sizes
+
+
+def _whole(element: ElementTree.Element, key: str) -> int:
+    text = element.attrib.get(key, "").strip()
+    if not re.fullmatch("-?[0-9]{1,18}", text):
+        raise DamagedFileError(f"{key}={text!r}")
+    return int(text)

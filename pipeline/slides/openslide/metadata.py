@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from functools import partial
 
 from pipeline.box import Box
+from pipeline.slides.mpp import MppXy, search_mpp
 from pipeline.slides.scanner_models import known_model
-from pipeline.units import is_plausible_mpp
 
 _PRODUCT_KEYS = (
     "leica.device-model",
@@ -18,14 +19,14 @@ _PRODUCT_KEYS = (
 )
 
 
-def mpp_of(properties: Mapping[str, str]) -> tuple[tuple[float, float] | None, str]:
+def mpp_of(properties: Mapping[str, str]) -> tuple[MppXy | None, str]:
     """Microns per level-0 pixel (x, y), and where it was looked for."""
-    found = (properties.get("openslide.mpp-x"), properties.get("openslide.mpp-y"))
-    x, y = positive(found[0]), positive(found[1])
-    looked_in = f"OpenSlide's openslide.mpp-x, openslide.mpp-y: {found[0]}, {found[1]}"
-    if x is not None and y is not None and is_plausible_mpp(x) and is_plausible_mpp(y):
-        return (x, y), looked_in
-    return None, looked_in
+    return search_mpp([("OpenSlide's openslide.mpp-x, openslide.mpp-y", partial(_property_mpp, properties))])
+
+
+def _property_mpp(properties: Mapping[str, str]) -> MppXy | None:
+    x, y = positive(properties.get("openslide.mpp-x")), positive(properties.get("openslide.mpp-y"))
+    return None if x is None or y is None else (x, y)
 
 
 def positive(text: str | None) -> float | None:

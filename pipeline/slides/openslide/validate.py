@@ -11,13 +11,17 @@ from pathlib import Path
 import tifffile
 
 from pipeline.errors import DecompressionBombError, UnreadableError
-from pipeline.slides.limits import MAX_TILE_BYTES, MAX_UNPACK_RATIO, SMALL_CLAIM_BYTES
-from pipeline.slides.tiff.reader import TIFF_ERRORS
+from pipeline.slides.damage import DamagedFileError
+from pipeline.slides.limits import MAX_TILE_BYTES, MAX_UNPACK_RATIO, most_raw_bytes
+from pipeline.slides.slide import SlideInfo
+from pipeline.slides.tiff.library import TiffStructure
 from pipeline.slides.tiff.validate import has_plain_sizes
 
 MAX_INI_BYTES = 2**20
 _MAX_TILES = 20_000_000
 """A whole glass slide at 0.1 µm/px in images of 128 px has half as many."""
+_MAX_FRAME_PX = 10**12
+"""A whole glass slide at 0.1 µm/px has a fifth of it."""
 _TILE_OFFSETS, _TILE_BYTE_COUNTS, _XML_PACKET = 324, 325, 700
 _TIFF_VENDORS = ("aperio", "generic-tiff", "hamamatsu", "leica", "philips", "trestle", "ventana")
 
@@ -37,6 +41,19 @@ def check_claims(path: Path, vendor: str) -> None:
         _check_grid(path.name, path, ("NoJpegColumns", "NoJpegRows"), ("NoLayers",))
     elif vendor in _TIFF_VENDORS:
         _check_pages(path)
+
+
+def check_scanned_size(info: SlideInfo, files: tuple[Path, ...], name: str) -> None:
+    """Refuse a slide that claims more pixels than its files can hold. Raises DecompressionBombError."""
+    finest, num_bytes = info.levels[0], sum(file.stat().st_size for file in files)
+    _, _, width, height = info.bounds_px0 or (0, 0, finest.width_px, finest.height_px)
+    too_dense = 3 * width * height > most_raw_bytes(num_bytes)
+    if too_dense or finest.width_px * finest.height_px > _MAX_FRAME_PX:
+        raise DecompressionBombError(
+            f"{name}: claims {width}×{height} px scanned of {finest.width_px}×{finest.height_px} px in "
+            f"{num_bytes} bytes; at most {MAX_UNPACK_RATIO} to 1 and {_MAX_FRAME_PX:.0e} px are read. "
+            "The header is damaged."
+        )
 
 
 def read_ini(path: Path) -> str:
@@ -63,41 +80,35 @@ def _largest(text: str, before: str) -> int:
 
 
 def _check_pages(path: Path) -> None:
-    allowed = max(SMALL_CLAIM_BYTES, MAX_UNPACK_RATIO * path.stat().st_size)
+    allowed = most_raw_bytes(path.stat().st_size)
     try:
-        with tifffile.TiffFile(path) as tiff:
-            for number, listed in enumerate(tiff.pages):
-                page = listed.aspage()
+        with TiffStructure(path) as tiff:
+            for number, page in enumerate(tiff.pages()):
                 if not has_plain_sizes(page):
                     raise UnreadableError(f"{path.name}: a size on page {number} holds several numbers. Copy it again.")
                 if page.imagewidth * page.imagelength * 3 > allowed:
                     raise _too_much(path.name, f"{page.imagewidth}×{page.imagelength} px on page {number}")
                 if page.is_tiled:
-                    _check_tiles(page, allowed, f"{path.name}: page {number}")
-                _check_areas(path.name, page)
-    except TIFF_ERRORS as error:
-        raise UnreadableError(
-            f"{path.name}: its tags cannot be read ({type(error).__name__}: {error}). Copy the file again."
-        ) from error
+                    _check_tiles(tiff, page, allowed, f"{path.name}: page {number}")
+                _check_areas(path.name, tiff.tag(_XML_PACKET, page))
+    except DamagedFileError as error:
+        raise UnreadableError(f"{path.name}: its tags cannot be read ({error}). Copy the file again.") from error
 
 
-def _check_tiles(page: tifffile.TiffPage, allowed_bytes: int, where: str) -> None:
+def _check_tiles(tiff: TiffStructure, page: tifffile.TiffPage, allowed_bytes: int, where: str) -> None:
     """A list that is damaged libtiff reads as far as it goes, and OpenSlide allocates what it finds there."""
     num_tiles = -(-page.imagewidth // max(1, page.tilewidth)) * -(-page.imagelength // max(1, page.tilelength))
     # Asked from the tags: where one is missing or damaged, tifffile fills in what fits.
-    listed = min((page.tags[code].count if code in page.tags else 0) for code in (_TILE_OFFSETS, _TILE_BYTE_COUNTS))
+    listed = min(tiff.num_values(code, page) for code in (_TILE_OFFSETS, _TILE_BYTE_COUNTS))
     if listed < num_tiles:
         raise UnreadableError(f"{where} lists {listed} of {num_tiles} tiles. The file is damaged; copy it again.")
     if max(page.databytecounts, default=0) > allowed_bytes:
         raise _too_much(where, f"a tile of {max(page.databytecounts)} bytes")
 
 
-def _check_areas(name: str, page: tifffile.TiffPage) -> None:
+def _check_areas(name: str, packet: object) -> None:
     """Ventana says in XML how many tiles an area has."""
-    packet = page.tags.get(_XML_PACKET)
-    if packet is None:
-        return
-    text = bytes(packet.value).decode("utf-8", "replace") if not isinstance(packet.value, str) else packet.value
+    text = packet.decode("utf-8", "replace") if isinstance(packet, bytes) else str(packet or "")
     tiles = _largest(text, r"NumRows\s*=\s*") * _largest(text, r"NumCols\s*=\s*")
     if tiles > _MAX_TILES:
         raise _too_much(name, f"{tiles} tiles in one area")

@@ -2,71 +2,65 @@
 
 from __future__ import annotations
 
-import io
 import math
 from xml.etree import ElementTree
 
-import numpy as np
 import tifffile
-from PIL import Image
 
-from pipeline.codecs import jpeg
-from pipeline.codecs.types import Pixels
 from pipeline.errors import NotBrightfieldRgbError, UnreadableError
-from pipeline.slides.limits import MAX_TILE_BYTES, MAX_WHOLE_PAGE_BYTES
+from pipeline.slides.limits import MAX_TILE_BYTES
+from pipeline.slides.pyramid import is_reduced_copy
+from pipeline.slides.tiff.library import Series, TiffStructure
 from pipeline.slides.tiff.metadata import philips_images
-from pipeline.slides.tiff.validate import COMPRESSION_JPEG, PLANAR_CONTIG, has_plain_sizes, is_rgb, tile_bytes
+from pipeline.slides.tiff.validate import PLANAR_CONTIG, check_sizes, has_plain_sizes, is_rgb, tile_bytes
 
 _ASSOCIATED = {"thumbnail": "thumbnail", "label": "label", "macro": "macro", "overview": "macro"}
 _MAX_SIDE_IMAGE_SHARE = 1 / 16
 """An image beside the slide that is neither named nor smaller than this is another slide."""
-_MAX_ASSOCIATED_PX = 100_000_000
 
 
-def level_pages(tiff: tifffile.TiffFile, name: str) -> list[tifffile.TiffPage]:
+def level_pages(tiff: TiffStructure, name: str) -> list[tifffile.TiffPage]:
     """Pages that are one image at falling size. Pages of another shape or kind are not levels.
 
     Raises:
         UnreadableError: there is no page, or the image lies in other files too.
     """
-    if not len(tiff.pages):
+    if not tiff.num_pages:
         raise UnreadableError(f"{name}: no image in it. The file is damaged or cut short; copy it again.")
+    first = tiff.first
+    check_sizes(first, name)
     _check_one_file(tiff, name)
-    first = tiff.pages.first
     if not first.is_tiled:
         return [first]
     # Of a Philips file this also takes the padding off the lower levels' sizes: they are filled up to whole tiles.
-    candidates = [level.keyframe for level in tiff.series[0].levels]
-    if not tiff.is_ome:
+    candidates = [*tiff.series[0].levels]
+    if not tiff.is_of("ome"):
         # In an SVS tifffile takes the second page for the thumbnail, also where it is the first reduced level; in other
         # files it ends a series at the first page out of order.
-        candidates += [page.aspage() for page in tiff.pages]
+        candidates += tiff.pages()
     levels = [first]
-    tiled = (page for page in candidates if page.is_tiled and _is_reduced_copy(page, first))
+    tiled = (page for page in candidates if _is_level_of(page, first))
     for page in sorted(tiled, key=lambda page: page.imagewidth, reverse=True):
         if page.imagewidth < levels[-1].imagewidth:
             levels.append(page)
     return levels
 
 
-def _is_reduced_copy(page: tifffile.TiffPage, first: tifffile.TiffPage) -> bool:
+def _is_level_of(page: tifffile.TiffPage, first: tifffile.TiffPage) -> bool:
     if not has_plain_sizes(page) or not is_rgb(page) or page.planarconfig != PLANAR_CONTIG:
         return False
-    if page.imagewidth < 1 or page.imagelength < 1 or not 0 < tile_bytes(page) <= MAX_TILE_BYTES:
+    if not page.is_tiled or not 0 < tile_bytes(page) <= MAX_TILE_BYTES:
         return False
-    downsample = first.imagewidth / page.imagewidth
-    # The width is rounded to a whole pixel: on a tall slide one pixel of it is several of the length.
-    tolerance_px = 1 + max(1.0, page.imagelength / page.imagewidth)
-    return bool(downsample > 1 and abs(first.imagelength / downsample - page.imagelength) <= tolerance_px)
+    return is_reduced_copy((page.imagewidth, page.imagelength), (first.imagewidth, first.imagelength))
 
 
-def _check_one_file(tiff: tifffile.TiffFile, name: str) -> None:
+def _check_one_file(tiff: TiffStructure, name: str) -> None:
     """An OME-TIFF may be one of several files; tifffile would open the others, and show black where one is missing."""
-    if not tiff.is_ome or not tiff.ome_metadata:
+    if not tiff.ome_xml:
         return
     try:
-        root = ElementTree.fromstring(tiff.ome_metadata)
-    except ElementTree.ParseError as error:
+        root = ElementTree.fromstring(tiff.ome_xml)
+    except (ElementTree.ParseError, ValueError) as error:
         raise UnreadableError(f"{name}: its OME-XML is damaged ({error}). Copy the file again.") from error
     parts = {(part.text or "").strip() for part in root.iterfind(".//{*}TiffData/{*}UUID")}
     own = root.attrib.get("UUID")
@@ -76,26 +70,26 @@ def _check_one_file(tiff: tifffile.TiffFile, name: str) -> None:
         )
 
 
-def check_one_image(tiff: tifffile.TiffFile, name: str) -> None:
+def check_one_image(tiff: TiffStructure, name: str) -> None:
     """Whether the first series is one plane, and no other series a slide of its own.
 
     Raises:
         NotBrightfieldRgbError: several planes: focal planes, times or channels.
         UnreadableError: several slides.
     """
-    first, series = tiff.pages.first, tiff.series
+    first, series = tiff.first, tiff.series
     planes = math.prod(series[0].shape) // max(1, first.imagewidth * first.imagelength * first.samplesperpixel)
     if planes > 1:
         raise NotBrightfieldRgbError(
             f"{name}: holds {planes} images of {first.imagewidth}×{first.imagelength} px in one stack (axes "
             f"{series[0].axes}): focal planes, times or channels. Export one of them."
         )
-    if tiff.is_philips and (scanned := len(philips_images(tiff, "WSI"))) != 1:
+    if tiff.is_of("philips") and (scanned := len(philips_images(tiff, "WSI"))) != 1:
         raise UnreadableError(f"{name}: holds {scanned} scans in one Philips file. Export them one by one.")
-    if not tiff.is_ome:
+    if not tiff.is_of("ome"):
         return
     for other in series[1:]:
-        share = math.prod(other.shape) / math.prod(series[0].shape)
+        share = math.prod(other.shape) / max(1, math.prod(series[0].shape))
         if share > _MAX_SIDE_IMAGE_SHARE and _associated_name(other) is None:
             raise UnreadableError(
                 f"{name}: holds {len(series)} images, and its second scene is no label or macro image "
@@ -103,23 +97,23 @@ def check_one_image(tiff: tifffile.TiffFile, name: str) -> None:
             )
 
 
-def describe_stack(tiff: tifffile.TiffFile) -> str:
+def describe_stack(tiff: TiffStructure) -> str:
     """What else can be said of a file that is no RGB: its first series' axes, where its maker names them."""
-    if not (tiff.is_ome or tiff.is_qpi or tiff.is_imagej or tiff.is_lsm):
+    if not tiff.is_of("ome", "qpi", "imagej", "lsm"):
         return ""
     series = tiff.series[0]
     return f", first of a stack with axes {series.axes} ({'×'.join(map(str, series.shape))}), as fluorescence is stored"
 
 
-def associated_sources(tiff: tifffile.TiffFile) -> dict[str, tifffile.TiffPage | bytes]:
+def associated_sources(tiff: TiffStructure) -> dict[str, tifffile.TiffPage | bytes]:
     """Label, macro and thumbnail by name: a page, or a JPEG stream out of Philips' XML."""
     found: dict[str, tifffile.TiffPage | bytes] = {}
-    if tiff.is_svs or tiff.is_ome or tiff.is_philips or tiff.is_qpi:
+    if tiff.is_of("svs", "ome", "philips", "qpi"):
         for series in tiff.series[1:]:
             name = _associated_name(series)
             if name is not None:
                 found.setdefault(name, series.keyframe)
-    if tiff.is_philips:
+    if tiff.is_of("philips"):
         for kind, name in (("LABELIMAGE", "label"), ("MACROIMAGE", "macro")):
             streams = [stream for stream in philips_images(tiff, kind) if stream]
             if streams:
@@ -128,32 +122,6 @@ def associated_sources(tiff: tifffile.TiffFile) -> dict[str, tifffile.TiffPage |
     return dict(sorted(found.items(), key=lambda item: order.index(item[0])))
 
 
-def _associated_name(series: tifffile.TiffPageSeries) -> str | None:
-    words = str(series.name).lower().split()
+def _associated_name(series: Series) -> str | None:
+    words = series.name.lower().split()
     return next((name for word, name in _ASSOCIATED.items() if word in words), None)
-
-
-def associated_pixels(source: tifffile.TiffPage | bytes) -> Pixels:
-    """Decode what `associated_sources` found.
-
-    Raises:
-        ValueError: it claims more pixels than such an image has.
-        whatever tifffile or Pillow raise on damaged data.
-    """
-    if not isinstance(source, bytes):
-        _check_page_claim(source)
-        return np.asarray(source.asarray(), dtype=np.uint8)
-    with Image.open(io.BytesIO(source), formats=["JPEG"]) as image:
-        if image.width * image.height > _MAX_ASSOCIATED_PX:
-            raise ValueError(f"claims {image.width}×{image.height} px")
-        return np.asarray(image.convert("RGB"))
-
-
-def _check_page_claim(page: tifffile.TiffPage) -> None:
-    """Of the page, and of its JPEG segments: their decoder makes room for what they say of themselves."""
-    if not has_plain_sizes(page) or page.imagewidth * page.imagelength > _MAX_ASSOCIATED_PX:
-        raise ValueError(f"claims {page.imagewidth}×{page.imagelength} px")
-    if page.compression == COMPRESSION_JPEG:
-        for offset, count in zip(page.dataoffsets, page.databytecounts, strict=False):
-            page.parent.filehandle.seek(offset)
-            jpeg.check_claim(page.parent.filehandle.read(count), MAX_WHOLE_PAGE_BYTES)

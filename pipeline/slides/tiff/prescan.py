@@ -7,8 +7,12 @@ import struct
 from dataclasses import dataclass
 from pathlib import Path
 
+from pipeline.slides.reading import read_at
+
 _TYPE_BYTES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 1, 7: 1, 8: 2, 9: 4, 10: 8, 11: 4, 12: 8, 13: 4, 16: 8, 17: 8, 18: 8}
 _MAX_PAGES = 10_000
+_MAX_OFFSET = 2**62
+"""Behind every file's end; the system refuses positions near 2**63."""
 _HARMLESS_BYTES = 256 * 2**20
 """A claim this small can be allocated; that it is false comes out when it is read."""
 
@@ -21,23 +25,26 @@ class _Layout:
     num_tags: str
     tag: str
     offset: str
+    name: str
+    """Of the file, for messages."""
 
     def read(self, descriptor: int, at: int, fields: str) -> tuple[int, ...] | None:
-        """Numbers at a position; None behind the end of the file."""
+        """Numbers at a position; None behind the end of the file. Raises UnreadableError."""
         size = struct.calcsize(self.order + fields)
-        try:
-            data = os.pread(descriptor, size, at) if 0 <= at < 2**63 else b""
-        except OSError:
-            return None
+        data = read_at(descriptor, size, at, self.name) if 0 <= at < _MAX_OFFSET else b""
         return struct.unpack(self.order + fields, data) if len(data) == size else None
 
 
 def prescan_tags(path: Path) -> bool:
-    """Whether no tag of a TIFF claims far more bytes than the file has; True for what is no TIFF."""
+    """Whether no tag of a TIFF claims far more bytes than the file has; True for what is no TIFF.
+
+    Raises:
+        UnreadableError: the disk or the network fails.
+    """
     with path.open("rb") as stream:
         descriptor = stream.fileno()
         allowed = max(os.fstat(descriptor).st_size, _HARMLESS_BYTES)
-        layout = _layout(os.pread(descriptor, 4, 0), is_ndpi=path.suffix.lower() == ".ndpi")
+        layout = _layout(read_at(descriptor, 4, 0, path.name), path)
         if layout is None:
             return True
         at = layout.read(descriptor, 8 if layout.num_tags == "Q" else 4, layout.offset)
@@ -55,15 +62,16 @@ def prescan_tags(path: Path) -> bool:
     return True
 
 
-def _layout(head: bytes, *, is_ndpi: bool) -> _Layout | None:
+def _layout(head: bytes, path: Path) -> _Layout | None:
     order = {b"II": "<", b"MM": ">"}.get(head[:2])
     if order is None or len(head) < 4:
         return None
     (version,) = struct.unpack(order + "H", head[2:])
     if version == 43:
-        return _Layout(order, "Q", "HHQQ", "Q")
+        return _Layout(order, "Q", "HHQQ", "Q", path.name)
     # NDPI is classic TIFF with pages linked by eight bytes, so that a file may be larger than 4 GiB.
-    return _Layout(order, "H", "HHII", "Q" if is_ndpi else "I") if version == 42 else None
+    is_ndpi = path.suffix.lower() == ".ndpi"
+    return _Layout(order, "H", "HHII", "Q" if is_ndpi else "I", path.name) if version == 42 else None
 
 
 def _page_fits(layout: _Layout, descriptor: int, start: int, num_tags: int, allowed_bytes: int) -> bool:

@@ -11,11 +11,13 @@ import tifffile
 from numpy.typing import NDArray
 
 from pipeline.codecs import jpeg, jpeg2000
+from pipeline.codecs.stream_header import StreamError
 from pipeline.codecs.tile_streams import ParsedTile, TileStreams
 from pipeline.codecs.types import Stream, StreamCodec
 from pipeline.errors import CorruptTileError
 from pipeline.slides.limits import MAX_TILE_BYTES
 from pipeline.slides.reading import read_at
+from pipeline.slides.slide import NotCopied
 from pipeline.slides.tiff.validate import (
     COMPRESSION_APERIO_YCC,
     COMPRESSION_JPEG,
@@ -29,22 +31,24 @@ _MAX_READ_BYTES = 32 * 2**20
 _ABSURD = 2**61
 
 
-def why_not_encoded(page: tifffile.TiffPage) -> str | None:
+def why_not_encoded(page: tifffile.TiffPage) -> NotCopied | None:
     """None when every tile of a page can be stored as it is; else the reason."""
     if not page.is_tiled:
-        return "stored in strips, not tiles"
+        return NotCopied("stored in strips, not tiles")
     if page.compression == COMPRESSION_APERIO_YCC:
-        return "JPEG 2000 of Y, Cb, Cr that does not say so"
+        return NotCopied("JPEG 2000 of Y, Cb, Cr that does not say so")
     if page.compression != COMPRESSION_JPEG and page.compression not in COMPRESSIONS_JPEG_2000:
-        return f"compressed with {getattr(page.compression, 'name', page.compression)}, not JPEG or JPEG 2000"
+        return NotCopied(
+            f"compressed with {getattr(page.compression, 'name', page.compression)}, not JPEG or JPEG 2000"
+        )
     if page.tilewidth != page.tilelength:
-        return f"tiles are {page.tilewidth}×{page.tilelength} px, not square"
+        return NotCopied(f"tiles are {page.tilewidth}×{page.tilelength} px, not square")
     columns, rows = -(-page.imagewidth // page.tilewidth), -(-page.imagelength // page.tilelength)
     num_listed = min(len(page.dataoffsets), len(page.databytecounts))
     if num_listed != columns * rows:
-        return f"{num_listed} tiles listed for a grid of {columns}×{rows}"
+        return NotCopied(f"{num_listed} tiles listed for a grid of {columns}×{rows}")
     if not isinstance(page.jpegtables, bytes | None):
-        return "its shared JPEG tables are damaged"
+        return NotCopied("its shared JPEG tables are damaged")
     return None
 
 
@@ -144,25 +148,18 @@ class EncodedTiffLevel:
     def _stream(self, data: bytes, start: int, end: int, row: int, column: int) -> Stream:
         try:
             return self._streams.stream(data, memoryview(data), start, end)
-        except (jpeg.JpegError, jpeg2000.Jpeg2000Error) as error:
+        except StreamError as error:
             raise self._corrupt(row, column, error) from error
 
     def _parse(self, raw: bytes) -> ParsedTile:
         """Parse a tile whose beginning was not seen before."""
         if self.codec == "imagecodecs_jpeg":
             own = jpeg.parse(raw, self._page.jpegtables)
-            self._check_size(own.header, jpeg.JpegError)
+            own.header.check_is_tile(self.tile_px, self.tile_px)
             return ParsedTile((own.head(is_rgb=self._is_rgb), own.coded), own.start(is_rgb=self._is_rgb))
         codestream = jpeg2000.parse(raw)
-        self._check_size(codestream.header, jpeg2000.Jpeg2000Error)
+        codestream.header.check_is_tile(self.tile_px, self.tile_px)
         return ParsedTile((codestream.head, codestream.coded), codestream.start())
-
-    def _check_size(
-        self, header: jpeg.JpegHeader | jpeg2000.Jpeg2000Header, wrong: type[jpeg.JpegError | jpeg2000.Jpeg2000Error]
-    ) -> None:
-        said = (header.width_px, header.height_px, header.components, header.bits)
-        if said != (self.tile_px, self.tile_px, 3, 8):
-            raise wrong("says {}×{} px with {} components of {} bits".format(*said))
 
     def _corrupt(self, row: int, column: int, why: object) -> CorruptTileError:
         return CorruptTileError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from numbers import Integral
 
@@ -10,7 +9,8 @@ import numpy as np
 import tifffile
 
 from pipeline.errors import DecompressionBombError, NotBrightfieldRgbError, UnreadableError
-from pipeline.slides.limits import MAX_TILE_BYTES, MAX_UNPACK_RATIO, MAX_WHOLE_PAGE_BYTES, SMALL_CLAIM_BYTES
+from pipeline.slides.limits import MAX_TILE_BYTES, MAX_UNPACK_RATIO, MAX_WHOLE_PAGE_BYTES, most_raw_bytes
+from pipeline.slides.tiff.library import TiffStructure
 
 COMPRESSION_OLD_JPEG, COMPRESSION_JPEG = 6, 7
 COMPRESSION_APERIO_YCC = 33003
@@ -21,51 +21,59 @@ PHOTOMETRIC_RGB, PHOTOMETRIC_YCBCR = 2, 6
 PLANAR_CONTIG = 1
 
 
-def check_page(page: tifffile.TiffPage, file_bytes: int, name: str, *, more: Callable[[], str] = str) -> None:
-    """Whether the finest page can be read as a slide.
-
-    Args:
-        more: what else to say of a page that is no RGB.
+def check_sizes(page: tifffile.TiffPage, name: str) -> None:
+    """Whether a page's sizes can be calculated with.
 
     Raises:
-        UnreadableError, DecompressionBombError, NotBrightfieldRgbError: why not.
+        UnreadableError: they are no numbers.
     """
     if not has_plain_sizes(page):
         raise UnreadableError(
             f"{name}: its size tags hold several numbers each, or its tile tags none. The file is damaged; copy it "
             "again."
         )
+
+
+def check_page(
+    page: tifffile.TiffPage, file_bytes: int, name: str, *, orientation: object, more: Callable[[], str]
+) -> None:
+    """Whether the finest page, of plain sizes, can be read as a slide.
+
+    Args:
+        orientation: value of its tag; None without.
+        more: what else to say of a page that is no RGB.
+
+    Raises:
+        UnreadableError, DecompressionBombError, NotBrightfieldRgbError: why not.
+    """
     _check_claim(page, file_bytes, name)
     _check_compression(page, name)
     _check_pixels_are_rgb(page, name, more)
+    _check_layout(page, name, orientation)
 
 
-def check_page_chain(tiff: tifffile.TiffFile, file_bytes: int, name: str) -> None:
+def check_page_chain(tiff: TiffStructure, file_bytes: int, name: str) -> None:
     """tifffile leaves out pages that lie behind the end of the file, and says nothing."""
-    fmt, last = tiff.tiff, tiff.pages[-1].offset
-    tiff.filehandle.seek(last)
-    (num_tags,) = struct.unpack(fmt.tagnoformat, tiff.filehandle.read(fmt.tagnosize))
-    tiff.filehandle.seek(last + fmt.tagnosize + num_tags * fmt.tagsize)
-    (following,) = struct.unpack(fmt.offsetformat, tiff.filehandle.read(fmt.offsetsize).ljust(fmt.offsetsize, b"\0"))
+    following = tiff.offset_behind_chain()
     if following >= file_bytes:
         raise UnreadableError(
-            f"{name}: the page after the first {len(tiff.pages)} stands at byte {following}, the file ends at "
+            f"{name}: the page after the first {tiff.num_pages} stands at byte {following}, the file ends at "
             f"{file_bytes}. It was cut short; copy it again."
         )
 
 
 def has_plain_sizes(page: tifffile.TiffPage) -> bool:
-    """Whether sizes and places of tiles are numbers.
+    """Whether sizes, offsets and byte counts are numbers.
 
-    A damaged tag gives a tuple for a size, and multiplying that takes all memory; and bytes or text for a place.
+    A damaged tag gives a tuple for a size, and multiplying that takes all memory; and bytes or text for an offset.
     """
     sizes = (
         page.imagewidth, page.imagelength, page.imagedepth, page.tilewidth, page.tilelength, page.rowsperstrip,
         page.samplesperpixel, page.compression,
     )  # fmt: skip
     return all(isinstance(size, int) for size in sizes) and all(
-        not isinstance(places, bytes) and all(isinstance(place, Integral) for place in places[:1])
-        for places in (page.dataoffsets, page.databytecounts)
+        isinstance(offsets, tuple | list | np.ndarray) and all(isinstance(offset, Integral) for offset in offsets[:1])
+        for offsets in (page.dataoffsets, page.databytecounts)
     )
 
 
@@ -83,7 +91,6 @@ def is_rgb(page: tifffile.TiffPage) -> bool:
 
 
 def _check_pixels_are_rgb(page: tifffile.TiffPage, name: str, more: Callable[[], str]) -> None:
-    orientation = page.tags.get(274)
     photometric = getattr(page.photometric, "name", str(page.photometric))
     found = (
         f"{page.samplesperpixel} samples of {page.bitspersample} bits, photometric {photometric}, "
@@ -95,11 +102,14 @@ def _check_pixels_are_rgb(page: tifffile.TiffPage, name: str, more: Callable[[],
             f"{name}: holds {found}{more()}. Only 8-bit brightfield RGB slides are read (no fluorescence, 16-bit, "
             "grey, CMYK, palette or transparent images, no YCbCr but in JPEG). Export it as 8-bit RGB."
         )
+
+
+def _check_layout(page: tifffile.TiffPage, name: str, orientation: object) -> None:
     if page.planarconfig != PLANAR_CONTIG:
         raise NotBrightfieldRgbError(f"{name}: colour planes are stored apart (planar). Export it as interleaved RGB.")
-    if orientation is not None and orientation.value != 1:
+    if orientation is not None and not (isinstance(orientation, int) and orientation == 1):
         raise UnreadableError(
-            f"{name}: TIFF orientation {orientation.value!r}, that is turned or mirrored. Save it with orientation 1 "
+            f"{name}: TIFF orientation {orientation!r}, that is turned or mirrored. Save it with orientation 1 "
             "(top left), so that coordinates mean the same in every program."
         )
     if page.imagewidth < 1 or page.imagelength < 1 or (page.is_tiled and not tile_bytes(page)):
@@ -128,7 +138,7 @@ def _check_claim(page: tifffile.TiffPage, file_bytes: int, name: str) -> None:
     says = (
         f"{name}: claims {page.imagewidth}×{page.imagelength} px of {samples} samples, {claimed / 2**30:.2f} GiB raw, "
     )
-    if claimed > SMALL_CLAIM_BYTES and claimed > MAX_UNPACK_RATIO * file_bytes:
+    if claimed > most_raw_bytes(file_bytes):
         raise DecompressionBombError(
             f"{says}in a file of {file_bytes} bytes: more than {MAX_UNPACK_RATIO} to 1. The header is damaged."
         )

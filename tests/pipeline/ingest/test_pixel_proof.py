@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import tifffile
 import zarr
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pipeline.box import Box
@@ -24,6 +24,9 @@ from pipeline.store.reader import StoreReader
 from tests.pipeline.ingest.plain_zarr import bands
 from tests.pipeline.make import halved, ingest, overwrite_tag, sample_image, write_pyramid
 from tests.pipeline.make_any import APERIO_JPEG_2000, Pyramid, decoded_by_tifffile, pyramids, write_any
+
+UNDER_A_TILE_LEFT_OUT = Pyramid((30, 241), (2, 2), 240, APERIO_JPEG_2000, "<", bigtiff=False, left_out=0.3, seed=1)
+"""Level 1 is left out, so that OpenSlide draws level 2 from it, although level 2 has a tile of its own."""
 
 
 def assert_pixels_are_the_sources(report: IngestReport, source: Path, reader: str, every: int = 1) -> None:
@@ -131,6 +134,7 @@ def test_built_levels_are_the_mean_of_two_by_two_pixels(tmp_path):
 def test_any_small_pyramid_keeps_every_pixel(tmp_path, max_examples):
     @settings(max_examples=max_examples)
     @given(pyramid=pyramids(), shard_px=st.sampled_from([256, 512, 4096]))
+    @example(pyramid=UNDER_A_TILE_LEFT_OUT, shard_px=256)
     def keeps_every_pixel(pyramid, shard_px):
         folder = tmp_path / "any"
         folder.mkdir()

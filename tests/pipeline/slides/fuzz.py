@@ -33,7 +33,6 @@ from pipeline.ingest.ingest import IngestReport
 from pipeline.ingest.source_comparison import verify_store
 from pipeline.slides.openslide.reader import VendorSlide
 from pipeline.slides.registry import open_slide
-from pipeline.slides.tiff.reader import TIFF_ERRORS
 from pipeline.store.reader import StoreReader
 from tests.pipeline.ingest.store_bytes import left_in
 from tests.pipeline.make import (
@@ -194,7 +193,7 @@ def _references(path: Path, level: int, shape: tuple[int, ...]) -> Iterator[Pixe
                 page = tiff.pages[number]
                 if page.shape == shape:
                     yield _white_where_left_out(page)
-    except TIFF_ERRORS:
+    except Exception:  # noqa: BLE001, S110 - tifffile on a damaged file raises whatever it likes
         pass
 
 

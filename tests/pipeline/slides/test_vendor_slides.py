@@ -136,8 +136,8 @@ def test_an_unscanned_area_of_any_size_is_white_without_asking_openslide(tmp_pat
     path = write_mrxs(tmp_path / "a.mrxs", tiles, columns=4000, rows=4000, num_levels=2).path
 
     with VendorSlide(path) as slide:
-        assert list(slide._pieces(0, Box(100_000, 50_000, 200_000, 100_000))) == []
-        assert [max(piece[2:]) for piece in slide._pieces(0, Box(0, 0, 384_000, 256_000))] == [100]
+        assert list(slide._levels[0]._pieces(Box(100_000, 50_000, 200_000, 100_000))) == []
+        assert [max(piece[2:]) for piece in slide._levels[0]._pieces(Box(0, 0, 384_000, 256_000))] == [100]
         assert (slide.read_region(0, Box(100_000, 50_000, 300, 200)) == 255).all()
 
 
@@ -147,7 +147,7 @@ def test_a_large_region_is_read_in_pieces_and_stays_whole(tmp_path):
 
     with VendorSlide(path) as slide, open_slide(path) as same:
         box = Box(3, 5, 2590, 2290)
-        assert max(max(piece[2:]) for piece in slide._pieces(0, box)) == 2048
+        assert max(max(piece[2:]) for piece in slide._levels[0]._pieces(box)) == 2048
         np.testing.assert_array_equal(slide.read_region(0, box), same.read_region(0, box))
 
 

@@ -1,0 +1,49 @@
+"""Tiles, strips and pages of a TIFF into pixels: the only calls of tifffile's decoders, which are imagecodecs' inside.
+
+tifffile chooses the codec by the page's tags and undoes predictor, bit order and byte order.
+"""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+import tifffile
+from imagecodecs import DelayedImportError
+
+from pipeline.codecs.types import DecodeError, Pixels
+
+_DECODER_ERRORS = (
+    tifffile.TiffFileError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, struct.error, OSError,
+    RuntimeError, MemoryError, DelayedImportError,
+)  # fmt: skip
+"""What tifffile and the codecs raise on data that lie about themselves; imagecodecs' own errors are RuntimeErrors."""
+
+
+def decode_tile(page: tifffile.TiffPage, raw: bytes, index: int) -> Pixels | None:
+    """Pixels of a tile, uint8 (height, width, 3), cut to what lies inside the page at most; None for an empty one.
+
+    Raises:
+        DecodeError: cannot be decoded, or to something else than R, G, B.
+    """
+    try:
+        decoded = page.decode(raw, index, jpegtables=page.jpegtables)[0]
+    except _DECODER_ERRORS as error:
+        raise DecodeError(str(error)) from error
+    if decoded is None:
+        return None
+    if decoded.ndim != 4 or decoded.shape[0] != 1 or decoded.shape[3] != 3 or decoded.dtype != np.uint8:
+        raise DecodeError(f"it decodes to shape {decoded.shape} of {decoded.dtype}")
+    return np.asarray(decoded[0])
+
+
+def decode_page(page: tifffile.TiffPage) -> Pixels:
+    """Pixels of a whole page as uint8; of whatever shape it has.
+
+    Raises:
+        DecodeError: cannot be decoded.
+    """
+    try:
+        return np.asarray(page.asarray(), dtype=np.uint8)
+    except _DECODER_ERRORS as error:
+        raise DecodeError(str(error)) from error

@@ -1,0 +1,99 @@
+"""Attributes of a DICOM data set, as numbers and texts. pydicom parses a value when it is asked for, and fails then.
+
+Every function raises `DamagedFileError` where pydicom cannot parse the attribute, or it is of another kind.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+import warnings
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pydicom
+from pydicom.dataset import Dataset
+from pydicom.errors import BytesLengthException, InvalidDicomError
+from pydicom.multival import MultiValue
+
+from pipeline.slides.damage import DamagedFileError, library_errors
+
+_PYDICOM_ERRORS = (
+    InvalidDicomError, BytesLengthException, ValueError, LookupError, TypeError, AttributeError, ArithmeticError,
+    AssertionError, struct.error, zlib.error, OSError, EOFError, RuntimeError, MemoryError,
+)  # fmt: skip
+"""What pydicom raises on files that lie about themselves."""
+
+
+@contextmanager
+def pydicom_errors() -> Iterator[None]:
+    """Around a call of pydicom, and nothing else: what it raises becomes a `DamagedFileError`, and it does not warn."""
+    with library_errors(_PYDICOM_ERRORS), warnings.catch_warnings(action="ignore"):
+        yield
+
+
+def value(ds: Dataset, keyword: str) -> Any:
+    """An attribute's value as pydicom gives it; None where it is absent or empty."""
+    with pydicom_errors():
+        return ds.get(keyword)
+
+
+def values(ds: Dataset, keyword: str) -> list[Any]:
+    """All values of an attribute; [] where it is absent or empty."""
+    one = value(ds, keyword)
+    if one is None or one == "":
+        return []
+    return list(one) if isinstance(one, MultiValue | list | tuple) else [one]
+
+
+def text(ds: Dataset, keyword: str) -> str:
+    """ "" where it is absent or empty."""
+    one = value(ds, keyword)
+    return "" if one is None else str(one)
+
+
+def integer(ds: Dataset, keyword: str) -> int:
+    """0 where it is absent or empty."""
+    number = _number(ds, keyword)
+    return 0 if number is None else int(number)
+
+
+def number(ds: Dataset, keyword: str) -> float | None:
+    """None where it is absent or empty."""
+    return _number(ds, keyword)
+
+
+def items(ds: Dataset, keyword: str) -> list[Dataset]:
+    """The items of a sequence; [] where there is none."""
+    sequence = value(ds, keyword)
+    if not isinstance(sequence, pydicom.Sequence):
+        return []
+    with pydicom_errors():
+        return list(sequence)
+
+
+def first_item(ds: Dataset, keyword: str) -> Dataset:
+    """The first item of a sequence; an empty data set where there is none."""
+    return next(iter(items(ds, keyword)), Dataset())
+
+
+def as_number(one: object, what: str) -> float:
+    """A single value as a number: int where it is a whole one."""
+    if isinstance(one, int):
+        return int(one)
+    try:
+        found = float(one) if isinstance(one, float | str) else math.nan
+    except ValueError:
+        found = math.nan
+    if not math.isfinite(found):
+        raise DamagedFileError(f"{what} is {one!r}, not a number")
+    return found
+
+
+def _number(ds: Dataset, keyword: str) -> float | None:
+    found = values(ds, keyword)
+    if len(found) > 1:
+        raise DamagedFileError(f"{keyword} has {len(found)} values")
+    return as_number(found[0], keyword) if found else None

@@ -1,0 +1,70 @@
+"""Which frame lies at which tile of a level."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.errors import UnreadableError
+from pipeline.slides.dicom.attributes import text
+from pipeline.slides.dicom.header import Header
+from pipeline.slides.dicom.matrix import Matrix, num_frames
+
+
+def position_frames(headers: list[Header], matrix: Matrix) -> NDArray[np.int64]:
+    """Number of the frame at every tile, int64 (rows, columns); -1 where there is none.
+
+    Frames of TILED_FULL follow one another row by row (PS3.3, C.7.6.17.3); of TILED_SPARSE each says where it lies.
+
+    Args:
+        headers: of all files of the level, in order.
+
+    Raises:
+        UnreadableError: frames that do not fit the matrix, or do not say where they lie.
+    """
+    total = sum(num_frames(header) for header in headers)
+    tiles = matrix.rows * matrix.columns
+    first = headers[0]
+    organization = text(first.dataset, "DimensionOrganizationType") or "absent"
+    has_positions = any(column is not None for header in headers for column in header.frames.columns_px)
+    if organization == "TILED_FULL" or (total == tiles == 1 and not has_positions):
+        if total != tiles:
+            raise _wrong(first, f"its {matrix.columns}×{matrix.rows} tiles need {tiles} frames, it says {total}")
+        return np.arange(tiles, dtype=np.int64).reshape(matrix.rows, matrix.columns)
+    if not has_positions:
+        raise _wrong(
+            first, f"its {total} frames do not say where they lie (Dimension Organization Type: {organization})"
+        )
+    return _by_position(headers, matrix)
+
+
+def _by_position(headers: list[Header], matrix: Matrix) -> NDArray[np.int64]:
+    first = headers[0]
+    columns_px = [column for header in headers for column in header.frames.columns_px]
+    rows_px = [row for header in headers for row in header.frames.rows_px]
+    total = sum(num_frames(header) for header in headers)
+    if len(columns_px) != total or None in columns_px or None in rows_px:
+        raise _wrong(first, f"of its {total} frames only some say where they lie")
+    x_px, y_px = np.array(columns_px, np.int64) - 1, np.array(rows_px, np.int64) - 1
+    outside = (x_px < 0) | (y_px < 0) | (x_px >= matrix.width_px) | (y_px >= matrix.height_px)
+    if outside.any():
+        frame = int(outside.argmax())
+        raise _wrong(first, f"frame {frame + 1} lies at x={x_px[frame]}, y={y_px[frame]}, outside the pixel matrix")
+    askew = (x_px % matrix.tile_w_px != 0) | (y_px % matrix.tile_h_px != 0)
+    if askew.any():
+        frame = int(askew.argmax())
+        raise _wrong(
+            first,
+            f"frame {frame + 1} lies at x={x_px[frame]}, y={y_px[frame]}, between the tiles of "
+            f"{matrix.tile_w_px}×{matrix.tile_h_px} px; overlapping frames are not read",
+        )
+    indices = np.full((matrix.rows, matrix.columns), -1, np.int64)
+    tile = y_px // matrix.tile_h_px * matrix.columns + x_px // matrix.tile_w_px
+    if len(np.unique(tile)) != total:
+        raise _wrong(first, "several frames lie at the same place; one focal plane and one optical path are read")
+    indices.ravel()[tile] = np.arange(total)
+    return indices
+
+
+def _wrong(header: Header, why: str) -> UnreadableError:
+    return UnreadableError(f"{header.path.name}: {why}. The file is damaged, incomplete or of a kind that is not read.")

@@ -1,0 +1,79 @@
+"""A zarr folder through zarr: every call of it, each guarded by itself.
+
+Everything here raises `DamagedFileError` where zarr cannot read the folder, and `UnreadableError` where the disk or the
+network fails.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import zarr
+from numpy.typing import NDArray
+
+from pipeline.slides.damage import DamagedFileError, library_errors
+from pipeline.slides.reading import disk_errors
+
+_ZARR_ERRORS = (
+    ValueError, LookupError, TypeError, AttributeError, ArithmeticError, AssertionError, struct.error, zlib.error,
+    EOFError, OSError, RuntimeError, MemoryError,
+)  # fmt: skip
+"""What zarr and its codecs raise on folders that lie about themselves."""
+
+
+@contextmanager
+def _guarded(name: str) -> Iterator[None]:
+    with library_errors(_ZARR_ERRORS), disk_errors(name):
+        yield
+
+
+@dataclass(frozen=True)
+class ZarrArray:
+    """One array, not yet checked."""
+
+    shape: tuple[int, ...]
+    chunks: tuple[int, ...]
+    dtype: np.dtype[Any]
+    _array: zarr.Array[Any]
+    _name: str
+
+    def read(self, index: tuple[slice | int, ...]) -> NDArray[Any]:
+        """A part of the array."""
+        with _guarded(self._name):
+            return np.asarray(self._array[index])
+
+
+class ZarrFolder:
+    """An open group: attributes and arrays by their path in it, "" for the group itself."""
+
+    def __init__(self, path: Path) -> None:
+        self._name = path.name
+        with _guarded(self._name):
+            self._root = zarr.open_group(path, mode="r", use_consolidated=False)
+
+    def attributes(self, path: str = "") -> dict[str, Any]:
+        with _guarded(self._name):
+            return dict(self._root[path].attrs if path else self._root.attrs)
+
+    def names(self) -> list[str]:
+        """What lies in the group itself."""
+        with _guarded(self._name):
+            return list(self._root)
+
+    def array(self, path: str) -> ZarrArray:
+        with _guarded(self._name):
+            array = self._root[path]
+        if not isinstance(array, zarr.Array):
+            raise DamagedFileError(f"{path} is no array")
+        with _guarded(self._name):
+            return ZarrArray(array.shape, array.chunks, array.dtype, array, self._name)
+
+    def close(self) -> None:
+        self._root.store.close()

@@ -1,0 +1,57 @@
+"""Pixels of one array of an OME-Zarr: RGB in whatever order its axes stand."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pipeline.box import Box
+from pipeline.codecs.types import Pixels
+from pipeline.errors import CorruptTileError
+from pipeline.slides.damage import DamagedFileError
+from pipeline.slides.ome_zarr.library import ZarrArray
+from pipeline.slides.ome_zarr.metadata import Axes
+from pipeline.slides.ome_zarr.validate import check_array
+from pipeline.slides.pyramid import LevelSize, level_size
+from pipeline.slides.slide import paste
+
+
+class OmeZarrLevel:
+    """One array as a level.
+
+    Raises:
+        UnreadableError, NotBrightfieldRgbError, DecompressionBombError: it is none (`validate.check_array`).
+    """
+
+    def __init__(self, array: ZarrArray, axes: Axes, name: str) -> None:
+        check_array(array, axes, name)
+        self._array, self._axes, self._name = array, axes, name
+        self.width_px, self.height_px = array.shape[axes.x], array.shape[axes.y]
+
+    def size(self, finest: OmeZarrLevel) -> LevelSize:
+        """Size among the slide's levels."""
+        chunk_y, chunk_x = self._array.chunks[self._axes.y], self._array.chunks[self._axes.x]
+        return level_size(
+            self.width_px, self.height_px, finest.width_px, finest.height_px,
+            tile_px=chunk_x if chunk_x == chunk_y else None,
+        )  # fmt: skip
+
+    def read_region(self, box: Box) -> Pixels:
+        """Pixels of the level, uint8 (box.height_px, box.width_px, 3); white outside it. Raises CorruptTileError."""
+        region = np.full((box.height_px, box.width_px, 3), 255, np.uint8)
+        inside = box.within(self.width_px, self.height_px)
+        if not inside.is_empty:
+            paste(region, self._read(inside), inside.x_px - box.x_px, inside.y_px - box.y_px)
+        return region
+
+    def _read(self, box: Box) -> Pixels:
+        axes = self._axes
+        parts = {"x": slice(box.x_px, box.right_px), "y": slice(box.y_px, box.bottom_px), "c": slice(None)}
+        try:
+            stored = self._array.read(tuple(parts.get(name, 0) for name in axes.names))
+        except DamagedFileError as error:
+            raise CorruptTileError(
+                f"{self._name}: the region at x={box.x_px}, y={box.y_px} of the {self.width_px}×{self.height_px} px "
+                f"level cannot be decoded: {error}. A chunk is damaged; copy or convert it again."
+            ) from error
+        kept = [name for name in axes.names if name in parts]
+        return stored.transpose([kept.index(name) for name in ("y", "x", "c")])

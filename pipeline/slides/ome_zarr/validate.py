@@ -1,0 +1,63 @@
+"""What the arrays of an OME-Zarr must be for their pixels to come out right; everything else is refused."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from pipeline.errors import DecompressionBombError, NotBrightfieldRgbError, UnreadableError
+from pipeline.slides.limits import MAX_UNPACK_RATIO, MAX_WHOLE_PAGE_BYTES, most_raw_bytes
+from pipeline.slides.ome_zarr.library import ZarrArray
+from pipeline.slides.ome_zarr.metadata import Axes, Multiscale
+
+_MAX_CHUNK_BYTES = 256 * 2**20
+
+
+def check_array(array: ZarrArray, axes: Axes, name: str) -> None:
+    """Whether an array is an RGB image of chunks that fit in memory.
+
+    Raises:
+        UnreadableError, NotBrightfieldRgbError, DecompressionBombError: why not.
+    """
+    if len(array.shape) != len(axes.names):
+        raise UnreadableError(f"{name}: an array of {len(array.shape)} dimensions for the axes {axes.names}.")
+    shape = dict(zip(axes.names, array.shape, strict=True))
+    channels = shape.pop("c", 1)
+    height_px, width_px = shape.pop("y"), shape.pop("x")
+    if channels != 3 or array.dtype != np.uint8 or any(length != 1 for length in shape.values()):
+        others = "".join(f", {length} along {axis}" for axis, length in shape.items())
+        raise NotBrightfieldRgbError(
+            f"{name}: holds {channels} channels of {array.dtype}{others}. Only 8-bit brightfield RGB slides "
+            "are read (3 channels, one focal plane, one time). Export it as 8-bit RGB."
+        )
+    if height_px < 1 or width_px < 1:
+        raise UnreadableError(f"{name}: claims {width_px}×{height_px} px. The OME-Zarr is damaged.")
+    chunk_bytes = math.prod(array.chunks)
+    if chunk_bytes > _MAX_CHUNK_BYTES:
+        raise DecompressionBombError(
+            f"{name}: chunks of {array.chunks}, {chunk_bytes >> 20} MiB each; at most {_MAX_CHUNK_BYTES >> 20} "
+            "MiB are read at once. Convert it with smaller chunks."
+        )
+
+
+def check_claim(width_px: int, height_px: int, num_bytes: int, name: str) -> None:
+    """Whether the finest level can be what a folder of so many bytes holds. Raises DecompressionBombError."""
+    if width_px * height_px * 3 > most_raw_bytes(num_bytes):
+        raise DecompressionBombError(
+            f"{name}: claims {width_px}×{height_px} px in {num_bytes} bytes: more than "
+            f"{MAX_UNPACK_RATIO} to 1. Its metadata is damaged."
+        )
+
+
+def check_associated_claim(width_px: int, height_px: int, what: str, name: str) -> None:
+    """Whether an image beside the slide can be read as a whole. Raises DecompressionBombError."""
+    if width_px * height_px * 3 > MAX_WHOLE_PAGE_BYTES:
+        raise DecompressionBombError(f"{name}: its {what} image claims {width_px}×{height_px} px.")
+
+
+def starts_at_same_corner(multiscale: Multiscale, index: int) -> bool:
+    """Whether a level's origin is that of the finest level, by one of its own pixels at most."""
+    first, own = multiscale.datasets[0], multiscale.datasets[index]
+    axes = (multiscale.axes.y, multiscale.axes.x)
+    return all(abs(own.translation[axis] - first.translation[axis]) <= abs(own.scale[axis]) for axis in axes)

@@ -1,0 +1,63 @@
+"""OpenSlide as the independent reference decoder of ingest's gate."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pipeline.box import Box
+from pipeline.codecs.types import Pixels
+from pipeline.errors import DecompressionBombError, NotBrightfieldRgbError, UnreadableError
+from pipeline.slides.damage import DamagedFileError
+from pipeline.slides.openslide.library import OpenSlideHandle, detect_vendor, library_version, white
+from pipeline.slides.openslide.pixels import whole_location_xy0
+from pipeline.slides.openslide.validate import check_claims
+from pipeline.slides.tiff.prescan import prescan_tags
+
+
+class ReferenceDecoder:
+    """Single tiles of a slide as OpenSlide sees them."""
+
+    def __init__(self, path: Path) -> None:
+        self._handle = OpenSlideHandle(path)
+
+    @classmethod
+    def for_level_sizes(cls, path: Path, sizes_wh: list[tuple[int, int]]) -> ReferenceDecoder | None:
+        """A decoder when OpenSlide opens the file and sees the same level sizes, else None."""
+        if not prescan_tags(path):
+            return None
+        try:
+            check_claims(path, detect_vendor(path) or "")
+            decoder = cls(path)
+        except (DecompressionBombError, NotBrightfieldRgbError, UnreadableError):
+            return None
+        if list(decoder._handle.level_sizes_wh) == sizes_wh or decoder._pads_to(sizes_wh):
+            return decoder
+        decoder.close()
+        return None
+
+    def _pads_to(self, sizes_wh: list[tuple[int, int]]) -> bool:
+        """Philips fills lower levels up to whole tiles: OpenSlide counts that in, but has the scale right."""
+        if self._handle.vendor != "philips":
+            return False
+        width_px0, height_px0 = self._handle.level_sizes_wh[0]
+        return sizes_wh == [
+            (int(width_px0 // step), int(height_px0 // step)) for step in self._handle.level_downsamples
+        ]
+
+    @property
+    def name(self) -> str:
+        return f"openslide {library_version()}"
+
+    def read(self, level: int, box: Box) -> Pixels | None:
+        """Pixels of one tile, None where OpenSlide cannot read it or only between its pixels."""
+        location_xy0 = whole_location_xy0(box, self._handle.level_downsamples[level])
+        if location_xy0 is None:
+            return None
+        try:
+            pixels = self._handle.read_region(level, location_xy0, box.size_wh_px)
+        except DamagedFileError:
+            return None
+        return white(box) if pixels is None else pixels
+
+    def close(self) -> None:
+        self._handle.close()

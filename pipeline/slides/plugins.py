@@ -1,0 +1,73 @@
+"""Readers that other packages bring, by the entry point group `gemslide.readers` (docs/readers.md)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+from pipeline.slides.slide import Slide
+
+GROUP = "gemslide.readers"
+_OURS = "pipeline.slides."
+_IMPORT_ERRORS = (
+    ImportError, SyntaxError, NameError, AttributeError, TypeError, ValueError, LookupError, OSError, RuntimeError,
+)  # fmt: skip
+"""What a site's module can raise while it is imported."""
+
+
+@runtime_checkable
+class Reader(Protocol):
+    """What an entry point names: an object, or a class that is called without arguments."""
+
+    @property
+    def name(self) -> str:
+        """As `gemslide doctor` lists it."""
+
+    @property
+    def priority(self) -> int:
+        """Readers are asked from the highest to the lowest: ours have 40 (OME-Zarr), 30 (DICOM), 20 (TIFF), 10."""
+
+    def accepts(self, path: Path, vendor: str | None) -> bool:
+        """Whether the reader takes a file or folder, by its first bytes: it need not be undamaged.
+
+        Args:
+            vendor: OpenSlide's name of the file's family; None where OpenSlide does not know it.
+        """
+
+    def open(self, path: Path, series: str | None) -> Slide:
+        """Open a slide. Raises the errors of `open_slide`."""
+
+
+@dataclass(frozen=True)
+class Plugins:
+    """The readers of other packages."""
+
+    readers: tuple[Reader, ...]
+    broken: dict[str, str]
+    """Entry points that could not be loaded: name → why."""
+
+
+@cache
+def load_plugins() -> Plugins:
+    """Load the entry points, once in a process. One that cannot be loaded stops no other."""
+    loaded: list[Reader] = []
+    broken: dict[str, str] = {}
+    for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
+        if entry.value.startswith(_OURS):
+            continue  # our own are in the registry's table, whether or not the package is installed
+        try:
+            loaded.append(_loaded(entry))
+        except _IMPORT_ERRORS as error:
+            broken[entry.name] = f"{entry.value}: {type(error).__name__}: {error}"
+    return Plugins(tuple(loaded), broken)
+
+
+def _loaded(entry: EntryPoint) -> Reader:
+    reader = entry.load()
+    reader = reader() if isinstance(reader, type) else reader
+    if not isinstance(reader, Reader) or not isinstance(reader.priority, int):
+        raise TypeError("is no reader: it needs a name, a whole number as priority, accepts() and open()")
+    return reader
