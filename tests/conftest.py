@@ -51,7 +51,7 @@ class Done:
 
 @pytest.fixture(scope="session")
 def gemslide() -> Callable[..., Done]:
-    """Runs `gemslide` in this process, which takes a tenth of the time. What verbs leave behind there is an error."""
+    """Runs `gemslide` in this process. What verbs leave behind there (signal handlers, the folder) is an error."""
 
     def run(*arguments: object, cwd: Path | None = None) -> Done:
         handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]

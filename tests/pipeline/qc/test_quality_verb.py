@@ -34,7 +34,7 @@ def project(road, tmp_path_factory):
 def checked(project, gemslide):
     """The command ran once over the whole project."""
     before = json.loads((project.store_path(VAL) / "zarr.json").read_text())
-    return before, gemslide("quality", "--project", project.root, "--json")
+    return before, gemslide("qc", "--project", project.root, "--json")
 
 
 def test_every_slide_is_done_whatever_its_verdict(checked):
@@ -84,7 +84,7 @@ def test_the_run_record_names_slides_by_id_and_bytes(checked, project):
     assert (record["verb"], record["outcome"]) == ("qc", "done")
     assert {entry["id"] for entry in record["inputs"]} == {VAL, TEST}
     assert record["outputs"] == [f"results/quality/{s}/quality.png" for s in (TEST, VAL)]
-    assert record["settings"]["quality"]["mpp"] == 1.0
+    assert record["settings"]["qc"]["mpp"] == 1.0
 
 
 def test_a_checked_slide_is_skipped_until_settings_change(checked, project):
@@ -132,7 +132,7 @@ def test_a_slide_without_tissue_is_said_and_left_alone(road, tmp_path):
 
 
 def test_a_manifest_names_the_slides_and_those_not_ingested_are_refused(road, project, gemslide):
-    done = gemslide("quality", road.cohort, "--project", project.root, "--json")
+    done = gemslide("qc", road.cohort, "--project", project.root, "--json")
     lines = {line["slide_id"]: line for line in map(json.loads, done.out.splitlines())}
 
     assert done.code == 1
