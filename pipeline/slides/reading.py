@@ -101,6 +101,15 @@ class PositionedFile(io.RawIOBase):
 
 
 def is_dicom(path: Path) -> bool:
-    """Whether a file has DICOM's mark behind its preamble."""
-    with path.open("rb") as stream:
-        return stream.read(132)[128:] == b"DICM"
+    """Whether a file has DICOM's mark behind its preamble. Raises UnreadableError where the disk fails."""
+    return first_bytes(path, 132)[128:] == b"DICM"
+
+
+def first_bytes(path: Path, count: int) -> bytes:
+    """The first bytes of a file; fewer where it is shorter.
+
+    Raises:
+        UnreadableError: the disk or the network fails, or the file may not be read.
+    """
+    with disk_errors(path.name), path.open("rb") as stream:
+        return stream.read(count)

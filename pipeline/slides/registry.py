@@ -10,7 +10,7 @@ from pipeline.errors import UnreadableError
 from pipeline.slides.openslide.library import detect_vendor
 from pipeline.slides.openslide.reader import VendorSlide
 from pipeline.slides.plugins import Reader, load_plugins
-from pipeline.slides.reading import disk_errors, is_dicom
+from pipeline.slides.reading import disk_errors, first_bytes, is_dicom
 from pipeline.slides.slide import Slide
 from pipeline.slides.tiff.reader import TiffSlide, has_unmarked_ycc, is_tiff
 
@@ -109,9 +109,12 @@ def open_slide(path: Path, series: str | None = None) -> Slide:
         DecompressionBombError: it claims more pixels than its bytes can hold.
     """
     _check_file(path)
-    with disk_errors(path.name):
-        vendor = None if path.is_dir() else detect_vendor(path)
-        reader = next((reader for reader in readers() if reader.accepts(path, vendor)), None)
+    try:
+        with disk_errors(path.name):
+            vendor = None if path.is_dir() else detect_vendor(path)
+            reader = next((reader for reader in readers() if reader.accepts(path, vendor)), None)
+    except OSError as error:
+        raise UnreadableError(f"{path}: cannot be read ({error.strerror}). Check its permissions.") from error
     if reader is not None:
         return reader.open(path, series)
     if path.is_dir():
@@ -119,7 +122,7 @@ def open_slide(path: Path, series: str | None = None) -> Slide:
             f"{path}: is a folder without DICOM files or an OME-Zarr in it; name the slide file itself.{_not_loaded()}"
         )
     raise UnreadableError(
-        f"{path.name}: neither OpenSlide nor tifffile knows this format (first bytes: {_head(path)[:8]!r}). "
+        f"{path.name}: neither OpenSlide nor tifffile knows this format (first bytes: {first_bytes(path, 8)!r}). "
         f"Check that the file is a slide and complete; `gemslide doctor` lists the formats.{_not_loaded()}"
     )
 
@@ -131,11 +134,6 @@ def _not_loaded() -> str:
     return f" Not asked, as they could not be loaded: {names} (`gemslide doctor` says why)." if broken else ""
 
 
-def _head(path: Path) -> bytes:
-    with disk_errors(path.name), path.open("rb") as stream:
-        return stream.read(64)
-
-
 def _check_file(path: Path) -> None:
     if not path.exists():
         raise UnreadableError(f"{path}: no such file. Check the path (a manifest's paths are relative to it).")
@@ -143,7 +141,7 @@ def _check_file(path: Path) -> None:
         return
     if not path.is_file():
         raise UnreadableError(f"{path}: is neither a file nor a folder; name the slide file itself.")
-    head = _head(path)
+    head = first_bytes(path, 64)
     if not head:
         raise UnreadableError(f"{path.name}: the file is empty. Copy it again.")
     if head.startswith(b"version https://git-lfs"):

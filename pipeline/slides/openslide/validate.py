@@ -13,6 +13,7 @@ import tifffile
 from pipeline.errors import DecompressionBombError, UnreadableError
 from pipeline.slides.damage import DamagedFileError
 from pipeline.slides.limits import MAX_TILE_BYTES, MAX_UNPACK_RATIO, most_raw_bytes
+from pipeline.slides.reading import first_bytes
 from pipeline.slides.slide import SlideInfo
 from pipeline.slides.tiff.library import TiffStructure
 from pipeline.slides.tiff.validate import has_plain_sizes
@@ -58,8 +59,7 @@ def check_scanned_size(info: SlideInfo, files: tuple[Path, ...], name: str) -> N
 
 def read_ini(path: Path) -> str:
     """Text of a small file of settings."""
-    with path.open("rb") as stream:
-        return stream.read(MAX_INI_BYTES).decode("utf-8", "replace")
+    return first_bytes(path, MAX_INI_BYTES).decode("utf-8", "replace")
 
 
 def _check_grid(name: str, ini: Path, counts: tuple[str, ...], sides: tuple[str, ...]) -> None:

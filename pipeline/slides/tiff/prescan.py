@@ -7,7 +7,7 @@ import struct
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline.slides.reading import read_at
+from pipeline.slides.reading import disk_errors, read_at
 
 _TYPE_BYTES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 1, 7: 1, 8: 2, 9: 4, 10: 8, 11: 4, 12: 8, 13: 4, 16: 8, 17: 8, 18: 8}
 _MAX_PAGES = 10_000
@@ -41,7 +41,7 @@ def prescan_tags(path: Path) -> bool:
     Raises:
         UnreadableError: the disk or the network fails.
     """
-    with path.open("rb") as stream:
+    with disk_errors(path.name), path.open("rb") as stream:
         descriptor = stream.fileno()
         allowed = max(os.fstat(descriptor).st_size, _HARMLESS_BYTES)
         layout = _layout(read_at(descriptor, 4, 0, path.name), path)

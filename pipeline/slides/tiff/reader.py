@@ -14,6 +14,7 @@ from pipeline.codecs.types import DecodeError, Pixels
 from pipeline.errors import CorruptTileError, NotBrightfieldRgbError, UnreadableError
 from pipeline.slides.damage import DamagedFileError
 from pipeline.slides.pyramid import LevelSize, level_size
+from pipeline.slides.reading import first_bytes
 from pipeline.slides.slide import EncodedLevel, NotCopied, SlideInfo
 from pipeline.slides.tiff.library import TiffStructure
 from pipeline.slides.tiff.metadata import icc_of, mpp_of, objective_power_of, scanner_model_of
@@ -27,8 +28,7 @@ _ORIENTATION = 274
 
 def is_tiff(path: Path) -> bool:
     """Whether the file starts like a TIFF or BigTIFF of either byte order."""
-    with path.open("rb") as stream:
-        return stream.read(4) in (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
+    return first_bytes(path, 4) in (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 
 
 def has_unmarked_ycc(path: Path) -> bool:

@@ -11,8 +11,9 @@ import pytest
 import tifffile
 from PIL import Image
 
-from pipeline.codecs import jpeg
+from pipeline.codecs import jpeg, jpeg_segments
 from pipeline.errors import CorruptTileError
+from pipeline.export.jpeg_kind import jpeg_kind
 from pipeline.slides.registry import open_slide
 from tests.attacks import leaky_streams as leaks
 from tests.pipeline.make import _full_tiles, sample_image
@@ -44,6 +45,39 @@ def cleaned(stream):
 )  # fmt: skip
 def test_a_clean_stream_stays_byte_for_byte(stream):
     assert cleaned(stream) == stream
+
+
+@pytest.mark.parametrize(
+    ("stream", "holds_rgb", "sampling"),
+    [
+        (encoded(subsampling="420"), False, ((2, 2), (1, 1), (1, 1))),
+        (encoded(colorspace="RGB", outcolorspace="RGB"), True, ((1, 1),) * 3),
+        (by_pillow(progressive=True, subsampling="4:4:4"), False, ((1, 1),) * 3),
+    ],
+)
+def test_the_header_alone_says_what_the_whole_stream_says(stream, holds_rgb, sampling):
+    header = jpeg.read_header(stream)
+
+    assert header == jpeg.parse(stream).header
+    assert (header.width_px, header.height_px, header.components, header.bits) == (128, 64, 3, 8)
+    assert (header.holds_rgb, header.sampling) == (holds_rgb, sampling)
+
+
+def test_a_marker_behind_the_frame_header_counts_for_the_colours_as_libjpeg_counts_it():
+    """The copies in TIFF stopped at the frame header, and would have said YCbCr of such a tile."""
+    stream = encoded(colorspace="RGB", outcolorspace="RGB")
+    scan_at = next(s.at for s in jpeg_segments.segments(stream) if s.marker == jpeg_segments.START_OF_SCAN)
+    (adobe,) = (s for s in jpeg_segments.segments(stream) if s.marker == 0xEE)
+    header, scan = bytearray(stream[adobe.end : scan_at]), bytearray(stream[scan_at : scan_at + 14])
+    for name, number in ((b"R", b"\1"), (b"G", b"\2"), (b"B", b"\3")):  # names that alone would mean Y, Cb, Cr
+        header = header.replace(name + b"\x11", number + b"\x11")
+        scan = scan.replace(name, number)
+    late = stream[: adobe.at] + header + stream[adobe.at : adobe.end] + scan + stream[scan_at + 14 :]
+
+    np.testing.assert_array_equal(imagecodecs.jpeg8_decode(late), imagecodecs.jpeg8_decode(stream))
+    assert jpeg.read_header(late).component_names == b"\1\2\3"
+    assert jpeg.read_header(late).holds_rgb
+    assert jpeg_kind(late).is_rgb
 
 
 @pytest.mark.parametrize("leak", leaks.JPEG_LEAKS, ids=lambda leak: leak.__name__)
