@@ -21,6 +21,8 @@ from pipeline.run_record import SlideOutcome
 from tests.contracts.test_folder_rules import ROOT
 from training.config import ParallelConfig, Recipe
 
+pytestmark = pytest.mark.xdist_group("contracts")  # inferred once
+
 CODES = {
     "damaged_store",
     "missing_mpp",
