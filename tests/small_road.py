@@ -180,7 +180,7 @@ def changes_of_shared_road(folder: Path) -> list[str]:
 
 
 def copy_road(road: SmallRoad, folder: Path) -> SmallRoad:
-    """A copy that may be written (two megabytes)."""
+    """A copy that may be written: four megabytes."""
     shutil.copytree(road.project.root.parent, folder, dirs_exist_ok=True)
     return _road_in(folder, road.model_id)
 

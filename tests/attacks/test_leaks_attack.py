@@ -8,6 +8,8 @@ from tests.attacks.leaks import planted, run
 from tests.attacks.leaky_files import leaky_files
 from tests.pipeline.identity_scan import scan
 
+pytestmark = pytest.mark.xdist_group("leaks")  # the sources are written once
+
 
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory):

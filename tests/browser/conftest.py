@@ -15,7 +15,7 @@ from tests.pathology_app.small_project import make_project
 from tests.pathology_app.started_app import started_app
 
 if TYPE_CHECKING:
-    from playwright.sync_api import BrowserContext, Page
+    from playwright.sync_api import Browser, BrowserContext, Page
 
 CHROMIUM = Path("/usr/bin/chromium")
 FLAGS = [
@@ -62,21 +62,24 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     assert not errors, log.read_text()
 
 
-@pytest.fixture
-def context(tmp_path: Path) -> Iterator[BrowserContext]:
+@pytest.fixture(scope="package")
+def browser() -> Iterator[Browser]:
+    """One Chromium for these tests and no others: while Playwright is there, nobody else may start an event loop."""
     if not CHROMIUM.exists():
         pytest.skip(f"!! {CHROMIUM} is missing: run .ci/system-packages")
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch_persistent_context(
-            tmp_path / "profile",
-            executable_path=CHROMIUM,
-            args=FLAGS,
-            viewport={"width": 1600, "height": 1000},
-        )
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         yield browser
         browser.close()
+
+
+@pytest.fixture
+def context(browser: Browser) -> Iterator[BrowserContext]:
+    """A person's browser: no cookies and nothing kept from another test."""
+    with browser.new_context(viewport={"width": 1600, "height": 1000}) as context:
+        yield context
 
 
 @pytest.fixture

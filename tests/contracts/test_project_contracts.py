@@ -21,6 +21,8 @@ from tests.contracts.test_folder_rules import ROOT
 from training.config import ParallelConfig, Recipe
 from training.foundation.errors import BY_CODE
 
+pytestmark = pytest.mark.xdist_group("contracts")  # inferred once
+
 CODES = {
     "damaged_store",
     "missing_mpp",

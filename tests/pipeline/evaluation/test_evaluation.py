@@ -21,6 +21,8 @@ from pipeline.store.overlays import Predictions, write_predictions
 from pipeline.tiles.dataset import TileDataset
 from pipeline.tiles.tile import make_tile_table
 
+pytestmark = pytest.mark.xdist_group("evaluation")  # inferred and evaluated once
+
 P = np.array([[0.9, 0.1], [0.4, 0.6], [0.55, 0.45], [0.2, 0.8]], np.float32)
 LABELS = np.array([0, 0, 1, 1])
 

@@ -23,6 +23,8 @@ from pipeline.store.reader import StoreReader
 from pipeline.tiles.dataset import TileDataset
 from tests.small_road import write_recipe
 
+pytestmark = pytest.mark.xdist_group("stain")  # one model is trained
+
 SLIDES = ("small-train", "small-val", "small-test")
 
 

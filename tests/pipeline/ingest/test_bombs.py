@@ -17,6 +17,8 @@ from pipeline.errors import GemslideError
 from tests.pipeline.make import APERIO, halved, ingest, overwrite_tag, sample_image
 from tests.pipeline.slides.fuzz import Memory
 
+pytestmark = pytest.mark.xdist_group("bombs")  # all are lit once
+
 HUGE_PX = 65_500
 BOMB_BYTES = 512 * 2**20
 LIMIT_BYTES = 150 * 2**20

@@ -40,7 +40,7 @@ MAX_BYTES = 2**30
 with (Path(__file__).with_name("tricky_files.csv")).open(encoding="utf-8", newline="") as stream:
     ROWS = list(csv.DictReader(stream))
 
-pytestmark = pytest.mark.data
+pytestmark = [pytest.mark.data, pytest.mark.xdist_group("tricky")]  # they are ingested once
 
 
 @dataclass(frozen=True)

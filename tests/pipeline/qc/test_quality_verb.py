@@ -18,6 +18,8 @@ from pipeline.qc.check import check_quality
 from pipeline.store.qc_scores import SCORE_NAMES, read_quality
 from pipeline.store.reader import StoreReader
 
+pytestmark = pytest.mark.xdist_group("quality")  # the command runs once
+
 VAL, TEST = "small-val", "small-test"
 
 
