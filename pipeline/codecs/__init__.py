@@ -2,13 +2,28 @@
 
 from typing import TYPE_CHECKING
 
-from training.foundation.lazy import lazy_names
+from training.foundation.lazy import public_names
 
 if TYPE_CHECKING:
-    from pipeline.codecs.images import decode_jpeg, decode_jpeg_2000, encode_jpeg, encode_jpeg_2000
-    from pipeline.codecs.types import DecodeError, Pixels, Stream, StreamCodec
-__all__ = [
-    "DecodeError", "Pixels", "Stream", "StreamCodec", "decode_jpeg", "decode_jpeg_2000", "encode_jpeg",
-    "encode_jpeg_2000",
-]  # fmt: skip
-__getattr__ = lazy_names(__name__, {n: f"pipeline.codecs.{'images' if '_' in n else 'types'}" for n in __all__})
+    from pipeline.codecs.images import decode_jpeg as decode_jpeg
+    from pipeline.codecs.images import decode_jpeg_2000 as decode_jpeg_2000
+    from pipeline.codecs.images import encode_jpeg as encode_jpeg
+    from pipeline.codecs.images import encode_jpeg_2000 as encode_jpeg_2000
+    from pipeline.codecs.types import DecodeError as DecodeError
+    from pipeline.codecs.types import Pixels as Pixels
+    from pipeline.codecs.types import Stream as Stream
+    from pipeline.codecs.types import StreamCodec as StreamCodec
+
+__all__, __getattr__ = public_names(
+    __name__,
+    {
+        "dicom_frames": "DicomFrameDecoder",
+        "images": "decode_jpeg decode_jpeg_2000 encode_jpeg encode_jpeg_2000",
+        "jpeg": "JpegError read_header",
+        "stream_header": "StreamError",
+        "tiff_segments": "decode_page decode_tile",
+        "tile_streams": "ParsedTile TileStreams",
+        "types": "DecodeError Pixels Stream StreamCodec",
+    },
+    modules="jpeg jpeg2000",
+)

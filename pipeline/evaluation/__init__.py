@@ -1,1 +1,11 @@
 """How good predictions are, and the report that says so."""
+
+from training.foundation.lazy import public_names
+
+__all__, __getattr__ = public_names(
+    __name__,
+    {
+        "evaluate": "evaluate_model Evaluation",
+        "report": "write_report",
+    },
+)

@@ -1,1 +1,13 @@
 """Trained models on slides."""
+
+from training.foundation.lazy import public_names
+
+__all__, __getattr__ = public_names(
+    __name__,
+    {
+        "hotspots": "Hotspot read_hotspots",
+        "infer": "heatmap_name infer_slide",
+        "predictor": "Predictor",
+        "stage": "InferStage load_once",
+    },
+)

@@ -2,14 +2,28 @@
 
 from typing import TYPE_CHECKING
 
-from training.foundation.lazy import lazy_names
+from training.foundation.lazy import public_names
 
 if TYPE_CHECKING:
-    from pipeline.slides.plugins import Reader
-    from pipeline.slides.pyramid import LevelSize, level_size
-    from pipeline.slides.registry import open_slide
-    from pipeline.slides.slide import EncodedLevel, NotCopied, Slide, SlideInfo, paste
-__all__ = ["EncodedLevel", "LevelSize", "NotCopied", "Reader", "Slide", "SlideInfo", "level_size", "open_slide"]
-__all__ += ["paste"]
-_HOMES = {"Reader": "plugins", "LevelSize": "pyramid", "level_size": "pyramid", "open_slide": "registry"}
-__getattr__ = lazy_names(__name__, {name: f"pipeline.slides.{_HOMES.get(name, 'slide')}" for name in __all__})
+    from pipeline.slides.plugins import Reader as Reader
+    from pipeline.slides.pyramid import LevelSize as LevelSize
+    from pipeline.slides.pyramid import level_size as level_size
+    from pipeline.slides.registry import open_slide as open_slide
+    from pipeline.slides.slide import EncodedLevel as EncodedLevel
+    from pipeline.slides.slide import NotCopied as NotCopied
+    from pipeline.slides.slide import Slide as Slide
+    from pipeline.slides.slide import SlideInfo as SlideInfo
+    from pipeline.slides.slide import paste as paste
+
+__all__, __getattr__ = public_names(
+    __name__,
+    {
+        "openslide.library": "library_version",
+        "openslide.reader": "VendorSlide",
+        "openslide.reference_decoder": "ReferenceDecoder",
+        "plugins": "load_plugins Reader",
+        "pyramid": "level_size LevelSize",
+        "registry": "open_slide readers",
+        "slide": "EncodedLevel NotCopied one_stream paste Slide SlideInfo",
+    },
+)

@@ -5,12 +5,33 @@ from pipeline.store import Box, StoreReader
 
 from typing import TYPE_CHECKING
 
-from training.foundation.lazy import lazy_names
+from training.foundation.lazy import public_names
 
 if TYPE_CHECKING:
-    from pipeline.box import Box
-    from pipeline.store.reader import StoreReader, is_store
+    from pipeline.box import Box as Box
+    from pipeline.store.reader import StoreReader as StoreReader
+    from pipeline.store.reader import is_store as is_store
 
-__all__ = ["Box", "StoreReader", "is_store"]
-_MODULES = {"Box": "pipeline.box", "StoreReader": "pipeline.store.reader", "is_store": "pipeline.store.reader"}
-__getattr__ = lazy_names(__name__, _MODULES)
+__all__, __getattr__ = public_names(
+    __name__,
+    {
+        "pipeline.box": "Box",
+        "array_reader": "ArrayReader",
+        "checksums": "write_checksums",
+        "chunks": "decode_chunk encode_zstd",
+        "inside": "check_inside INGEST_AGAIN",
+        "integrity": "find_damage find_overlay_damage image_arrays sampled WITH_CHUNK_CHECKSUMS WITH_LIST",
+        "labels": "has_tissue read_label read_tissue write_tissue",
+        "layout": "ArraySpec CHECKSUM_CODEC CHECKSUMS Codec CONTRACT_VERSION FILL_VALUE IMAGE LABELS MAX_CHUNK_PX "
+        "MAX_SHARD_CHUNKS PREDICTIONS QUALITY TISSUE ZSTD_LEVEL",
+        "metadata": "first_finding Gate image_attributes Level MAX_LEVELS ome_xml read_json SlideAttributes Source "
+        "write_group write_json",
+        "overlays": "list_predictions MAX_CELL_PX0 new_predictions Predictions predictions_path read_predictions",
+        "plain_array": "array_names PlainArray write_array",
+        "qc_scores": "Quality read_quality read_stain_fit SCORE_NAMES slide_normaliser stored_summary write_quality",
+        "reader": "is_store LevelArray StoreReader",
+        "render": "render_chunk_jpeg render_thumbnail_jpeg thumbnail",
+        "shard": "FileChecksum sum_file with_checksum write_shard",
+        "threads": "CORES parallel_for",
+    },
+)
