@@ -20,7 +20,7 @@ def drawn_by_openslide(slide: Slide, level: int) -> NDArray[np.bool_]:
     encoded = slide.encoded_level(level)
     if isinstance(encoded, NotCopied):
         return np.zeros((0, 0), np.bool_)
-    drawn = encoded.byte_counts() == 0
+    drawn: NDArray[np.bool_] = encoded.byte_counts() == 0
     before = drawn_by_openslide(slide, level - 1) if level else np.zeros((0, 0), np.bool_)
     if before.size:
         # OpenSlide rounds the ratio of the two grids, too.
