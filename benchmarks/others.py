@@ -9,7 +9,7 @@ needs the system's libturbojpeg, which is unpacked into the folder on Debian whe
 and five minutes, once.
 
 What was installed, or why not (command and last line of error), is in FOLDER/others.json. Benchmarks call `read` and
-`convert`; each gives the JSON line of a run, or a reason in words.
+`convert`; each gives the JSON line of a run, or the reason why there is none.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The verbs this room adds to the command line (entry points `gemslide.commands`). Light to import."""
+"""The verbs this package adds to the command line (entry points `gemslide.commands`). Light to import."""
 
 from __future__ import annotations
 

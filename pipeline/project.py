@@ -107,7 +107,7 @@ class Project:
                     yield self.slides_dir / entry.name
 
     def recover(self) -> list[str]:
-        """Complete or remove what killed runs have left anywhere in the project; in words, what was done.
+        """Complete or remove what killed runs have left anywhere in the project. Returns what was done.
 
         A folder that is no project yet is left alone, and no link is followed: the current folder is the default
         project, and may be anybody's.

@@ -1,4 +1,4 @@
-"""The door for the pipeline: a model package as something that looks at tiles."""
+"""What the pipeline may use: a model package as a classifier of tiles."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Tiles as training sees them: a protocol, and batches drawn from it the same way on every rank.
 
-Datasets are found by the entry-point group `gemslide.datasets`, so this room imports nothing of ours.
+Datasets are found by the entry-point group `gemslide.datasets`, so this package imports nothing of ours.
 """
 
 from __future__ import annotations

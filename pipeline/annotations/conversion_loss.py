@@ -1,4 +1,4 @@
-"""What the XML formats have no place for, in words; both say it with the same sentences."""
+"""What the XML formats cannot hold, explained: both use the same sentences."""
 
 from __future__ import annotations
 

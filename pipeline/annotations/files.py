@@ -1,4 +1,4 @@
-"""The door to annotation files: which format a file has is told by what is in it, not by its name."""
+"""Reading and writing annotation files: the format is told by a file's content, not by its name."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class RepairReport:
             "removed_px0": round(self.removed_px0, 1),
         }
 
-    def in_words(self) -> str:
+    def summary(self) -> str:
         """One line without file names."""
         return describe_repairs(self.as_dict())
 

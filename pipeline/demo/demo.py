@@ -1,4 +1,4 @@
-"""The whole road on the demonstration's slides: make, ingest, tile, train, infer, evaluate."""
+"""The whole workflow on the demonstration's slides: make, ingest, tile, train, infer, evaluate."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def run_demo(project: Project, say: Callable[[str], None]) -> DemoResult:
 
 
 def _shipped(recipe: str) -> Path:
-    """A recipe of the training room, whatever lies in the current folder. Finds the package without importing it."""
+    """A recipe that training ships, whatever lies in the current folder. Finds the package without importing it."""
     spec = find_spec("training")
     assert spec is not None
     assert spec.submodule_search_locations is not None

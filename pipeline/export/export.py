@@ -43,7 +43,7 @@ class ExportReport:
     slide_id: str
     source_sha256: str
     how: dict[str, str]
-    """For each level and associated image, in words, how it was written."""
+    """How each level and associated image was written, explained."""
     bytes: int
     seconds: float
 

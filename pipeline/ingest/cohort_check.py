@@ -89,4 +89,4 @@ def _what_it_holds(cohort: Cohort, entry: SlideEntry, keep_associated: Sequence[
         return "can be ingested"
     regions, repairs = labelled_regions(read_annotations(annotations))
     check_regions(regions, size_wh_px0)
-    return f"can be ingested; annotations: {repairs.in_words()}"
+    return f"can be ingested; annotations: {repairs.summary()}"

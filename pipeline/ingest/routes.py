@@ -47,22 +47,22 @@ def plan_levels(slide: Slide, gate: PassThroughGate, config: IngestConfig) -> li
 def _of_source(slide: RepairedSlide, level: int, gate: PassThroughGate, config: IngestConfig) -> LevelPlan:
     """The plan of a level; what was repaired in it is kept for the levels after it."""
     size, own = slide.info.levels[level], slide.encoded_level(level)
-    rebuilt: tuple[Position, ...] = ()
+    repaired_at: tuple[Position, ...] = ()
     if level and slide.info.format == APERIO and not isinstance(own, NotCopied):
         repaired = EdgeCheck(slide, level, own).repair()
         if repaired:
-            slide.levels[level], rebuilt = repaired, tuple(repaired.repaired)
-    encoded, verdict = _passing(slide, level, gate, config, rebuilt)
+            slide.levels[level], repaired_at = repaired, tuple(repaired.repaired)
+    encoded, verdict = _passing(slide, level, gate, config, repaired_at)
     if encoded is None:
         spec = _spec(size, _decode_chunk_px(size, config), _codec(config), config.decode_shard_px, config)
         about = _level(level, size.downsample, "decode", spec, config, gate=verdict)
         decoder = RepairedSlide(gate.decoder_after(verdict), slide.levels)
-        return LevelPlan(about.model_copy(update={"rebuilt": rebuilt}), spec, decoder=decoder)
+        return LevelPlan(about.model_copy(update={"rebuilt": repaired_at}), spec, decoder=decoder)
     is_last = level == len(slide.info.levels) - 1  # others may be built from it
     spec = _spec(size, encoded.tile_px, encoded.codec, config.decode_shard_px if is_last else config.shard_px, config)
     about = Level(
         path=str(level), downsample=size.downsample, route="pass-through", codec=spec.codec, gate=verdict,
-        rebuilt=rebuilt,
+        rebuilt=repaired_at,
     )  # fmt: skip
     return LevelPlan(about, spec, encoded=encoded)
 
@@ -73,7 +73,7 @@ def _spec(size: LevelSize, chunk_px: int, codec: Codec, shard_px: int, config: I
 
 
 def _passing(
-    slide: Slide, level: int, gate: PassThroughGate, config: IngestConfig, rebuilt: tuple[Position, ...]
+    slide: Slide, level: int, gate: PassThroughGate, config: IngestConfig, repaired_at: tuple[Position, ...]
 ) -> tuple[EncodedLevel | None, Gate]:
     """The level's own tiles if they pass the gate, else None and why."""
     encoded: EncodedLevel | NotCopied = NotCopied("`pass_through = false` in the settings")
@@ -83,7 +83,7 @@ def _passing(
         encoded = NotCopied(f"its tiles of {encoded.tile_px} px are larger than the {MAX_CHUNK_PX} px of a chunk")
     if isinstance(encoded, NotCopied):
         return None, Gate(tiles=0, against=gate.against, equal=False, reason=encoded.reason)
-    verdict = gate.check(level, encoded, without=rebuilt)
+    verdict = gate.check(level, encoded, without=repaired_at)
     return (encoded if verdict.equal else None), verdict
 
 

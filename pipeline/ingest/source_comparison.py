@@ -33,7 +33,7 @@ def verify_store(
     sample_chunks: int = 64,
     every_chunk: bool = False,
 ) -> str:
-    """Check a store, and with `source` that it holds that slide. Returns what was checked, in words.
+    """Check a store, and with `source` that it holds that slide. Returns a description of what was checked.
 
     Args:
         sample_chunks: chunks per level that are decoded and compared.

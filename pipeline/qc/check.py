@@ -1,4 +1,4 @@
-"""The road of quality control: a second look at a slide's pixels, into scores, a verdict and the slide's stain."""
+"""The quality control workflow: a second look at a slide's pixels, into scores, a verdict and the slide's stain."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ MAX_BAND_BYTES = 2**28
 
 
 class _Shard:
-    """An open shard file. It closes itself when the cache and the last thread that reads it have let go."""
+    """An open shard file. It closes itself when the cache and the last thread that reads it have released it."""
 
     def __init__(self, path: str, num_chunks: int, max_chunk_bytes: int) -> None:
         self.descriptor = open_regular(path)

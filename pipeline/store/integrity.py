@@ -29,7 +29,7 @@ WITH_LIST, WITH_CHUNK_CHECKSUMS = 2, 3
 
 
 def find_damage(store: Path, *, sample_chunks: int, every_chunk: bool = False, threads: int = 1) -> list[str]:
-    """What is wrong with what ingest wrote, in words; nothing when it is whole.
+    """What is wrong with what ingest wrote, explained; nothing when it is whole.
 
     Args:
         sample_chunks: chunks decoded per level.

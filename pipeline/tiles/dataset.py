@@ -1,6 +1,6 @@
 """Tiles for training, read from the stores as they are needed; nothing is exported.
 
-Training finds this class by the entry-point group `gemslide.datasets`, so that neither room imports the other.
+Training finds this class by the entry-point group `gemslide.datasets`, so that neither package imports the other.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ def _print(facts: dict[str, Any], repairs: RepairReport) -> None:
         "format": [f"{facts['format']}, {facts['mpp']:g} µm/px" if facts["mpp"] else facts["format"]],
         "objects": [f"{facts['objects']}, {facts['vertices']} vertices"],
         "classes": classes or ["none"],
-        "labels": [repairs.in_words()],
+        "labels": [repairs.summary()],
         "dropped": facts["dropped"],
     }
     for name, values in lines.items():

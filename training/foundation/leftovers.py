@@ -27,7 +27,7 @@ def recover_folder(folder: Path) -> list[str]:
     is done.
 
     Returns:
-        in words, what was done.
+        what was done.
     """
     # Swaps first: what they need is a leftover, too.
     names = sorted(_hidden(folder), key=lambda name: (not _SWAP.fullmatch(name), name))

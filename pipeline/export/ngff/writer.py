@@ -238,7 +238,7 @@ def _write_v2_group(path: Path, attributes: dict[str, Any]) -> None:
 
 
 def _write_file(path: Path, data: bytes) -> None:
-    """A file of a folder that gets its name when it is complete, so there is no need to write it aside."""
+    """A file of a folder that gets its name when it is complete, so it needs no temporary of its own."""
     with path.open("wb") as stream:
         stream.write(data)
         stream.flush()

@@ -57,7 +57,7 @@ class TiffExport:
     associated: dict[str, ArrayReader]
     advance: Advance
     how: dict[str, str] = field(default_factory=dict)
-    """For each level and associated image, in words, how it was written."""
+    """How each level and associated image was written, explained."""
     _recoded: set[str] = field(default_factory=set)
 
     def write(self, stream: BinaryIO) -> None:
@@ -113,7 +113,7 @@ class TiffExport:
         return ome_tiff_xml(images, self.reader.attributes.objective_power)
 
     def _coding(self, name: str, array: ArrayReader) -> tuple[dict[str, Any], str]:
-        """tifffile's options that carry the tiles of one page, and what that means in words."""
+        """tifffile's options that carry the tiles of one page, and what that means, explained."""
         t = array.spec.chunk_px
         if name not in self._recoded and array.spec.codec == "imagecodecs_jpeg":
             kind = _first_kind(array)

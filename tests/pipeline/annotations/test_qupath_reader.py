@@ -142,7 +142,7 @@ def test_a_crossing_outline_keeps_both_its_halves_and_is_said(tmp_path):
     assert found[0].geometry.is_valid
     assert [region.geometry.area for region in found] == [50, 50]
     assert (report.num_regions, report.num_repaired, report.added_px0) == (2, 1, 50)
-    assert report.in_words().startswith("2 regions, 1 outlines that crossed themselves repaired")
+    assert report.summary().startswith("2 regions, 1 outlines that crossed themselves repaired")
 
 
 def test_a_loop_drawn_over_itself_stays_inside(tmp_path):
