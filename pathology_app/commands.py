@@ -12,7 +12,7 @@ import typer
 from pathology_app.desktop.display import check_display
 from pipeline.errors import GemslideError
 from pipeline.project import open_project
-from training.foundation.names import is_name
+from pipeline.slide_names import find_store
 
 OUR_PACKAGES = ("pathology_app", "pipeline", "training")
 
@@ -50,7 +50,7 @@ def app(
 
 
 def view(
-    store: Annotated[Path, typer.Argument(help="Slide store, or the id of a slide in the project.")],
+    store: Annotated[str, typer.Argument(help="Slide store, or the id of a slide in the project.")],
     project: Annotated[Path, typer.Option(file_okay=False, help="Project folder.")] = Path("."),
 ) -> None:
     """Open one slide store in napari, with its tissue mask and predictions. Research use only."""
@@ -58,9 +58,7 @@ def view(
         check_display()
         from pathology_app.desktop.window import show_store
 
-        opened = open_project(project)
-        by_id = opened.store_path(store.name) if is_name(store.name) else store
-        show_store(store if store.exists() or not by_id.exists() else by_id)
+        show_store(find_store(store, open_project(project)))
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""`gemslide …`: one thin function per verb. Settings live in gemslide.toml; other packages add verbs by entry points."""
+"""`gemslide …`: a thin function per verb. Settings live in gemslide.toml; other packages add verbs by entry points."""
 
 from __future__ import annotations
 

@@ -79,8 +79,8 @@ def without_checksum(stored: bytes, start: int, end: int) -> bytes | None:
 class _Pieces:
     """Collects buffers and writes them in pieces that stay in the processor's cache from their making to the file.
 
-    Linux takes memory for its own cache in pieces as large as the write, and large ones are costly: 8 MiB at a time take
-    up to ten times as long in a virtual machine. The file is made with the first piece.
+    Linux takes memory for its own cache in pieces as large as the write, and large ones are costly: 8 MiB at a time
+    take up to ten times as long in a virtual machine. The file is made with the first piece.
     """
 
     def __init__(self, path: Path) -> None:
