@@ -45,11 +45,13 @@ class Box(NamedTuple):
         return self.overlap(Box(0, 0, width_px, height_px))
 
     def cells(self, side_px: int | tuple[int, int]) -> tuple[range, range]:
-        """Rows and columns of a grid of cells that it touches.
+        """Rows and columns of a grid of cells that it touches; none where it is empty.
 
         Args:
             side_px: of a cell, or its width and height.
         """
+        if self.is_empty:
+            return range(0), range(0)
         width_px, height_px = (side_px, side_px) if isinstance(side_px, int) else side_px
         rows = range(self.y_px // height_px, -(-self.bottom_px // height_px))
         return rows, range(self.x_px // width_px, -(-self.right_px // width_px))

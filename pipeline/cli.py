@@ -231,7 +231,8 @@ def train(
     project: ProjectOption = HERE,
     nproc: Annotated[int, typer.Option(min=1, help="Ranks to start on this machine.")] = 1,
     threads: Annotated[
-        int | None, typer.Option(min=1, help="Threads of each rank, part of the result's bits [default: the recipe's].")
+        int | None,
+        typer.Option(min=1, help="Threads of each rank; part of the result's bits.", show_default="the recipe's"),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -63,7 +63,9 @@ class SourceNames:
         """What was typed where a slide id or a store should stand: a slide's file, by mistake, is a source."""
         for name in names:
             is_stored = is_name(name) and project.store_path(name).exists()
-            if _is_file(name) and not name.endswith(STORE_SUFFIX) and not is_stored:
+            if is_stored or name.endswith(STORE_SUFFIX):
+                continue
+            if _is_file(name) or os.path.lexists(name):  # a folder of DICOM files has no suffix
                 self.add(Path(name))
 
     def _add_named_in(self, manifest: Path) -> None:

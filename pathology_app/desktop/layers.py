@@ -6,7 +6,6 @@ World coordinates are micrometres; the centre of the slide's first pixel is at 0
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.box import Box
-from pipeline.store.labels import read_tissue
-from pipeline.store.layout import TISSUE
+from pipeline.store.labels import has_tissue, read_tissue
 from pipeline.store.overlays import Predictions, list_predictions, read_predictions
 from pipeline.store.reader import LevelArray, StoreReader
 
@@ -106,7 +104,7 @@ def tissue_layer(store_path: Path, mpp0: float) -> Layer | None:
     Raises:
         UnreadableError: the mask is damaged.
     """
-    if not os.path.lexists(store_path / TISSUE):
+    if not has_tissue(store_path):
         return None
     mask_yx, mpp = read_tissue(store_path)
     return mask_yx, {"name": "tissue", "opacity": 0.3, "visible": False, **_frame(mpp, mpp0)}, "labels"

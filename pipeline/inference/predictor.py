@@ -1,4 +1,4 @@
-"""The pipeline's adapter to trained models: the only file that imports training."""
+"""The pipeline's adapter to trained models: the only file that imports more of training than its foundation."""
 
 from __future__ import annotations
 

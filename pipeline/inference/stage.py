@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from pipeline.config import InferConfig
+from pipeline.errors import GemslideError
 from pipeline.inference.infer import infer_slide
 from pipeline.inference.key import prediction_key, read_stored_key
 from pipeline.inference.predictor import Predictor
@@ -57,11 +58,13 @@ class InferStage(Stage):
         return prediction_key(self._reader(), load_once(self.package), self.config)
 
     def made_from(self) -> Key | None:
-        return read_stored_key(self._reader(), load_once(self.package).model_id)
+        try:
+            return read_stored_key(self._reader(), load_once(self.package).model_id)
+        except GemslideError:
+            return None
 
     def outputs(self) -> tuple[Path, ...]:
-        model_id = self.package.name
-        store = self.project.store_path(self.slide_id)
+        model_id, store = load_once(self.package).model_id, self.project.store_path(self.slide_id)
         return (predictions_path(store, model_id), self.project.result_dir(self.slide_id, model_id))
 
     def run(self, advance: Advance) -> StageReport:

@@ -55,6 +55,8 @@ class IngestReport:
     tissue_fraction: float
     levels: tuple[Level, ...]
     seconds: float
+    mask_made: bool = False
+    """Of a store that was kept: whether its missing tissue mask was made again."""
 
 
 def ingest_slide(
@@ -169,10 +171,12 @@ def _finished(store: Path, source: Source, mpp: Mpp, config: IngestConfig, start
             "Delete it to ingest again, or keep the old settings."
         )
     _check_complete(store, attributes)
-    make_missing_mask(reader, config.tissue)
+    mask = make_missing_mask(reader, config.tissue)
     fraction = float(attributes.ingest.get("tissue_fraction", 0.0))
     seconds = round(time.perf_counter() - start, 3)
-    return IngestReport(reader.slide_id, store, source.sha256, True, fraction, attributes.levels, seconds)
+    return IngestReport(
+        reader.slide_id, store, source.sha256, True, fraction, attributes.levels, seconds, mask_made=mask is not None
+    )
 
 
 def ingest_key(request: IngestRequest, config: IngestConfig) -> Key:

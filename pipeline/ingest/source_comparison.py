@@ -15,6 +15,7 @@ from pipeline.slides.openslide.reader import VendorSlide
 from pipeline.slides.registry import open_slide
 from pipeline.slides.slide import Slide
 from pipeline.store.integrity import WITH_CHUNK_CHECKSUMS, WITH_LIST, find_damage, find_overlay_damage, sampled
+from pipeline.store.labels import MASK_AGAIN, has_tissue
 from pipeline.store.metadata import Level
 from pipeline.store.reader import StoreReader
 from pipeline.store.threads import CORES
@@ -48,6 +49,8 @@ def verify_store(
     found = find_damage(store, sample_chunks=sample_chunks, every_chunk=every_chunk, threads=CORES)
     if not found and source is not None:
         found = _differences(StoreReader(store), source, series, sample_chunks)
+    if found and not has_tissue(store):
+        raise DamagedStoreError(f"{store}: has no tissue mask. {MASK_AGAIN} Then verify it again.")
     if found:
         raise DamagedStoreError(f"{store}: {_first(found)}. Delete the store and ingest the slide again.")
     found = find_overlay_damage(store)

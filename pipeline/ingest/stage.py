@@ -13,6 +13,7 @@ from pipeline.jobs.stage import Stage, StageReport
 from pipeline.progress import Advance
 from pipeline.project import Project
 from pipeline.run_record import SlideOutcome
+from pipeline.store.layout import TISSUE
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,8 @@ class IngestStage(Stage):
         return stored_key(self.project.store_path(self.slide_id))
 
     def outputs(self) -> tuple[Path, ...]:
-        return (self.project.store_path(self.slide_id),)
+        store = self.project.store_path(self.slide_id)
+        return store, store / TISSUE / "zarr.json"
 
     def run(self, advance: Advance) -> StageReport:
         return _report(ingest_slide(self.request, self.project, self.config, advance=advance))
@@ -49,10 +51,11 @@ class IngestStage(Stage):
 
 def _report(report: IngestReport) -> StageReport:
     routes = ", ".join(f"{level.path} {level.route}" for level in report.levels)
+    what = "done" if not report.skipped else "kept, the missing tissue mask was made" if report.mask_made else "kept"
     outcome = SlideOutcome(
         report.slide_id,
-        "skipped" if report.skipped else "done",
-        message=f"{'kept' if report.skipped else 'done'}: levels {routes}; tissue {report.tissue_fraction:.1%}",
+        "skipped" if report.skipped and not report.mask_made else "done",
+        message=f"{what}: levels {routes}; tissue {report.tissue_fraction:.1%}",
         output=str(report.store),
         seconds=report.seconds,
     )

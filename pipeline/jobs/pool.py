@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -16,6 +17,10 @@ from training.foundation.errors import GemslideError
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
+
+
+OUT_OF_MEMORY = 12
+"""Exit code of a process whose work needed more memory than there was: the number of ENOMEM."""
 
 
 class WorkerCrashedError(Exception):
@@ -130,8 +135,9 @@ class _Process:
                 # Spawned, not forked: this process has threads.
                 context = multiprocessing.get_context("spawn")
                 self._connection, theirs = context.Pipe()
-                self._process = context.Process(target=_serve, args=(theirs, self._work), daemon=True)
-                self._process.start()
+                process = context.Process(target=_serve, args=(theirs, self._work), daemon=True)
+                process.start()
+                self._process = process
                 theirs.close()
             return self._connection
 
@@ -153,6 +159,8 @@ def _outcome(work: Callable[[Any], Any], task: Any) -> tuple[Any, Exception | No
         return work(task), None
     except GemslideError as error:
         return None, error
+    except MemoryError:  # of this piece of work, as a crash is: the process ends, and its memory with it
+        os._exit(OUT_OF_MEMORY)
     except Exception as error:  # noqa: BLE001 - raised again by the parent
         error.add_note("".join(traceback.format_exception(error)))
         return None, error

@@ -39,8 +39,8 @@ def _run_here(stage: Stage) -> StageReport:
     try:
         with bar(f"{stage.name} {stage.slide_id}") as advance:
             return stage.run(advance)
-    except GemslideError as error:
-        return StageReport(SlideOutcome.from_error(stage.slide_id, error, time.perf_counter() - start))
+    except (GemslideError, OSError) as error:
+        return _refused(stage, error, time.perf_counter() - start)
 
 
 def _run(stage: Stage) -> StageReport:
@@ -48,12 +48,22 @@ def _run(stage: Stage) -> StageReport:
     start = time.perf_counter()
     try:
         return stage.run(no_bar)
-    except GemslideError as error:
-        return StageReport(SlideOutcome.from_error(stage.slide_id, error, time.perf_counter() - start))
+    except (GemslideError, OSError) as error:
+        return _refused(stage, error, time.perf_counter() - start)
+
+
+def _refused(stage: Stage, error: GemslideError | OSError, seconds: float) -> StageReport:
+    """A disk that fails under one slide does not stop the others either."""
+    if isinstance(error, OSError):
+        error = UnreadableError(
+            f"slide {stage.slide_id}: {error.filename or 'a file'}: {error.strerror or error}. "
+            "Check that the disk is there and that you may read and write on it, and run again."
+        )
+    return StageReport(SlideOutcome.from_error(stage.slide_id, error, seconds))
 
 
 def _ended(stage: Stage, error: Exception) -> StageReport:
     if isinstance(error, WorkerCrashedError):
         error = UnreadableError(stage.crashed(str(error)))
     assert isinstance(error, GemslideError)
-    return StageReport(SlideOutcome.from_error(stage.slide_id, error, 0.0))
+    return _refused(stage, error, 0.0)

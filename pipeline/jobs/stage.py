@@ -48,9 +48,10 @@ class Stage(ABC):
         """The key that the published outputs state; None where there are none, or damaged ones."""
 
     def is_finished(self) -> bool:
-        """Whether the outputs are there, made from what would be asked for now. `run` then keeps them."""
+        """Whether the outputs are there, made from what would be asked for now: `run` would make nothing again."""
         made_from = self.made_from()
-        return made_from is not None and is_finished(made_from, self.key())
+        is_same = made_from is not None and is_finished(made_from, self.key())
+        return is_same and all(path.exists() for path in self.outputs())
 
     @abstractmethod
     def run(self, advance: Advance) -> StageReport:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from pipeline.config import QualityConfig
+from pipeline.errors import GemslideError
 from pipeline.jobs.key import Key
 from pipeline.jobs.stage import Stage, StageReport
 from pipeline.progress import Advance
@@ -30,7 +31,10 @@ class QcStage(Stage):
         return qc_key(self._reader(), self.config)
 
     def made_from(self) -> Key | None:
-        summary = stored_summary(self._reader())
+        try:
+            summary = stored_summary(self._reader())
+        except GemslideError:
+            return None
         return None if summary is None else summary["made_from"]
 
     def outputs(self) -> tuple[Path, ...]:

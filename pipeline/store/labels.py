@@ -76,10 +76,11 @@ def read_label(store: Path, label: str, dataset: str) -> NDArray[Any]:
         UnreadableError: not there, or damaged.
     """
     name = f"{LABELS}/{label}/{dataset}"
+    remedy = f"Delete the folder {TISSUE}: then {MASK_AGAIN}" if label == "tissue" else INGEST_AGAIN
     try:
         values = read_array(store, name)
     except UnreadableError as error:
-        raise UnreadableError(f"{error} {INGEST_AGAIN}") from error
+        raise UnreadableError(f"{error} {remedy}") from error
     if values.ndim != 2:
-        raise UnreadableError(f"{store / name}: {values.ndim} axes, a label has two. {INGEST_AGAIN}")
+        raise UnreadableError(f"{store / name}: {values.ndim} axes, a label has two. {remedy}")
     return values

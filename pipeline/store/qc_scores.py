@@ -99,7 +99,7 @@ def stored_summary(reader: StoreReader) -> dict[str, Any] | None:
     if quality is None or summary is None or not summary.keys() >= _SUMMARY_KEYS:
         return None
     stated = (quality.attributes.get("made_from"), summary.get("made_from"))
-    return summary if stated[0] == stated[1] else None
+    return summary if isinstance(stated[0], dict) and stated[0] == stated[1] else None
 
 
 def read_stain_fit(reader: StoreReader, method: str) -> dict[str, Any]:

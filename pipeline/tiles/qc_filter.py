@@ -37,16 +37,20 @@ def tile_scores(reader: StoreReader, corners_xy0: NDArray[np.int64], side_px0: i
     return pd.DataFrame(columns), quality is not None
 
 
+class UncheckedSlideError(BadRecipeError):
+    """A slide has no quality scores, and limits of them are asked for: of this slide, and not of checked ones."""
+
+
 def good_enough(
     scores: pd.DataFrame, limits: Mapping[str, float], *, checked: bool, slide_id: str
 ) -> NDArray[np.bool_]:
     """Which tiles have no score above its limit, bool (tiles,). What could not be judged is kept.
 
     Raises:
-        BadRecipeError: limits are asked for, but the slide was never checked.
+        UncheckedSlideError: limits are asked for, but the slide was never checked.
     """
     if limits and not checked:
-        raise BadRecipeError(
+        raise UncheckedSlideError(
             f"slide {slide_id}: [tile] max_qc = {dict(limits)} needs quality scores, and the slide has none. "
             "Run `gemslide qc`, or leave max_qc out."
         )

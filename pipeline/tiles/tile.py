@@ -35,11 +35,13 @@ from pipeline.slide_names import find_slide_ids, included_in
 from pipeline.store.labels import read_tissue
 from pipeline.store.reader import StoreReader
 from pipeline.tiles.labels import SlideLabel, TileLabels, class_order, label_slide, label_tiles
-from pipeline.tiles.qc_filter import good_enough, tile_scores
+from pipeline.tiles.qc_filter import UncheckedSlideError, good_enough, tile_scores
 from pipeline.tiles.table import TileTable, check_replaceable, write_table
 from training.foundation.names import is_name
 
-OF_ONE_SLIDE = (CoarseSlideError, CorruptTileError, DamagedStoreError, UnreadableError, WrongSlideError)
+OF_ONE_SLIDE = (
+    CoarseSlideError, CorruptTileError, DamagedStoreError, UncheckedSlideError, UnreadableError, WrongSlideError,
+)  # fmt: skip
 """What is wrong with one store, and not with the manifest, its annotations or settings that hold for all slides."""
 
 LeaveOut = Callable[[str, GemslideError], None]

@@ -40,6 +40,14 @@ FACTORS: Mapping[str, tuple[Any, ...]] = {
 }
 
 
+SPLIT: dict[str, tuple[Any, ...]] = {
+    **FACTORS,
+    "layout": tuple(layout for layout in FACTORS["layout"] if layout[0] > 1),
+    "strategy": tuple(strategy for strategy in FACTORS["strategy"] if strategy != "single"),
+}
+"""The factors where the network is spread over several ranks."""
+
+
 def is_legal(chosen: Mapping[str, Any]) -> bool:
     """Whether values of some of the `FACTORS` may stand together."""
     num_stages, _ = chosen.get("layout", (None, None))
@@ -52,7 +60,12 @@ def is_legal(chosen: Mapping[str, Any]) -> bool:
 
 def pairwise_cases() -> list[Case]:
     """About a hundred cases in which every two legal values of two factors come together."""
-    return [make_case(**chosen) for chosen in cover(FACTORS, is_legal)]
+    return [make_case(**chosen) for chosen in chosen_combinations()]
+
+
+def chosen_combinations() -> list[dict[str, Any]]:
+    """Two values that say nothing of the layout come together on a network that is split, if they can."""
+    return cover(FACTORS, is_legal, start=cover(SPLIT, is_legal))
 
 
 def make_case(*, layout: tuple[int, int], batches: Any, recompute: str, big_block: int | None, **others: Any) -> Case:

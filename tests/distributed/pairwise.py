@@ -21,17 +21,20 @@ def legal_pairs(factors: Factors, legal: Legal) -> list[tuple[Value, Value]]:
     ]
 
 
-def cover(factors: Factors, legal: Legal) -> list[dict[str, Any]]:
+def cover(factors: Factors, legal: Legal, start: Sequence[Mapping[str, Any]] = ()) -> list[dict[str, Any]]:
     """Choose combinations until every legal pair is in one of them; the same ones each time.
 
     Each starts with the first pair that is still missing, and takes of each other factor the value that brings the
     most missing pairs; of equals the one that was taken least.
 
+    Args:
+        start: combinations that are taken in any case.
+
     Raises:
         ValueError: a pair is legal, but no value of some other factor fits it.
     """
-    missing = set(legal_pairs(factors, legal))
-    chosen: list[dict[str, Any]] = []
+    chosen = [{name: combination[name] for name in factors} for combination in start]
+    missing = set(legal_pairs(factors, legal)).difference(*(combinations(each.items(), 2) for each in chosen))
     for pair in legal_pairs(factors, legal):
         if pair in missing:
             combination = dict(pair)

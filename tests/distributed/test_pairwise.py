@@ -4,19 +4,26 @@ from itertools import combinations
 
 import pytest
 
-from tests.distributed.cases import FACTORS, LAYOUTS, all_cases, is_legal, pairwise_cases
+from tests.distributed.cases import FACTORS, LAYOUTS, SPLIT, all_cases, chosen_combinations, is_legal, pairwise_cases
 from tests.distributed.networks import odd_norms_network, tuple_network
 from tests.distributed.pairwise import cover, legal_pairs
 from training.engine.schedule import STRATEGIES
 
 
 def test_every_legal_pair_of_choices_is_in_about_a_hundred_cases():
-    chosen = cover(FACTORS, is_legal)
+    chosen = chosen_combinations()
     shown = {frozenset(pair) for combination in chosen for pair in combinations(combination.items(), 2)}
 
     assert {frozenset(pair) for pair in legal_pairs(FACTORS, is_legal)} == shown
     assert len(set(pairwise_cases())) == len(chosen)
     assert 72 <= len(chosen) <= 110  # eight layouts with nine kinds of batches each cannot be fewer
+
+
+def test_two_choices_that_can_be_shown_on_a_split_network_are_shown_on_one():
+    split = [combination for combination in chosen_combinations() if combination["layout"][0] > 1]
+    shown = {frozenset(pair) for combination in split for pair in combinations(combination.items(), 2)}
+
+    assert {frozenset(pair) for pair in legal_pairs(SPLIT, is_legal)} <= shown
 
 
 def test_the_legal_pairs_are_all_but_those_that_the_engine_or_the_network_forbids():

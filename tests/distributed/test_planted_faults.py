@@ -72,8 +72,10 @@ def test_the_short_set_of_cases_notices_it_too(fault):
     cases = [case for case in pairwise_cases() if case.num_ranks == 2]
     try:
         by_rank = run_ranks(2, train_all_with_fault, fault, cases)
-    except torch.multiprocessing.ProcessRaisedException:
-        return  # noticed by the engine itself
+    except torch.multiprocessing.ProcessRaisedException as error:
+        assert fault is train_with_unmirrored_mirror, error
+        assert "should contain" in str(error)  # noticed by the engine itself: parts of other sizes do not add up
+        return
 
     found = [
         index

@@ -54,9 +54,9 @@ STARTS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def single(road, tmp_path_factory):
-    return _train(road, tmp_path_factory.mktemp("single"), WAYS["single"], train_forked)
+@pytest.fixture(scope="module", params=STARTS)
+def single(request, road, tmp_path_factory):
+    return _train(road, tmp_path_factory.mktemp("single"), WAYS["single"], request.param)
 
 
 def _train(road, folder, way, start, change=("", "")):
@@ -192,7 +192,7 @@ def _events(folder):
 
 
 @pytest.fixture(params=["checked", pytest.param("gemslide", marks=pytest.mark.prove)])
-def refused(request, gemslide):
+def refused(request, gemslide_process):
     """Why a run does not start: the code and the message, from the check itself or from the command's last words."""
 
     def check(recipe, project, num_ranks):
@@ -201,7 +201,7 @@ def refused(request, gemslide):
         return error.value.code, str(error.value)
 
     def command(recipe, project, num_ranks):
-        done = gemslide("train", recipe, "--project", project, "--nproc", num_ranks)
+        done = gemslide_process("train", recipe, "--project", project, "--nproc", num_ranks)
         assert done.code == 1
         return re.search(r"^error \[(\w+)\]: (.*)", done.err, re.MULTILINE | re.DOTALL).groups()
 
@@ -225,7 +225,7 @@ def test_a_tile_set_that_is_not_there_is_one_message(road, gemslide_process, tmp
 
     assert done.code == 1
     assert json.loads(done.out)["code"] == "empty_table"
-    assert "there are: small" in done.err
+    assert "Did you mean small?" in done.err
 
 
 def test_a_tile_that_the_network_cannot_take_is_one_message(road, refused, tmp_path):

@@ -74,7 +74,7 @@ def test_a_slide_without_a_tissue_mask_is_shown_without_its_layer(project: Proje
 def test_a_damaged_tissue_mask_is_not_taken_for_none(project: Project, tmp_path: Path) -> None:
     whole = project.store_path(SLIDE_ID)
     store = shutil.copytree(whole, tmp_path / whole.name)
-    (store / TISSUE / "zarr.json").unlink()
+    (store / TISSUE / "zarr.json").write_text("{}")
 
     with pytest.raises(UnreadableError, match="no readable tissue mask"):
         slide_layers(store)

@@ -47,7 +47,7 @@ def files(tmp_path, road) -> Files:
     folder = tmp_path / "in" / PERSON
     folder.mkdir(parents=True)
     (tmp_path / "p").mkdir()
-    (tmp_path / "p/slides").symlink_to(road.project.slides_dir)
+    shutil.copytree(road.project.slides_dir, tmp_path / "p/slides")  # a link would put records into the shared project
     make_slide(folder / f"{PERSON}.tiff", 2)
     write_annotations(folder / f"{PERSON}.geojson")
     return Files(folder, tmp_path / "p", road)

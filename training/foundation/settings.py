@@ -45,12 +45,14 @@ def load_section(
         raise BadRecipeError(f"{path}: cannot be read: {error.strerror}.") from error
     except ValueError as error:
         raise BadRecipeError(f"{path}: not valid TOML: {error}.") from error
+    where = str(path)
     for earlier, now in (earlier_names or {}).items():
         if earlier in raw and now in raw:
             raise BadRecipeError(f"{path}: has both [{now}] and [{earlier}], the section's earlier name. Keep [{now}].")
         if earlier in raw:
             raw[now] = raw.pop(earlier)
-    return parse_section(kind, raw, where=str(path))
+            where += f" ([{earlier}] is called [{now}] now)"
+    return parse_section(kind, raw, where=where)
 
 
 def parse_section(kind: type[T], raw: Mapping[str, object], *, where: str) -> T:

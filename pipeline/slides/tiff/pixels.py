@@ -64,7 +64,7 @@ class TiffLevel:
         region = np.full((box.height_px, box.width_px, 3), 255, np.uint8)
         tile_w, tile_h = self._segment_wh
         inside = box.within(self.width_px, self.height_px)
-        rows, columns = inside.cells(self._segment_wh) if not inside.is_empty else (range(0), range(0))
+        rows, columns = inside.cells(self._segment_wh)
         for row in rows:
             for column in columns:
                 tile = self._tile(row, column) if self.is_tiled else self._page_once()

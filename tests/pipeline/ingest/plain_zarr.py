@@ -2,7 +2,7 @@
 
     python plain_zarr.py STORE SOURCE openslide|tifffile NUM_LEVELS EVERY
 
-EVERY 1 compares all of each level, 4 every fourth band of rows. Imports nothing of gemslide: zarr has to find the codec
+EVERY 1 compares all of each level, 4 the first and every fourth band of rows. Imports nothing of gemslide: zarr has to find the codec
 by its entry point. Prints one JSON object.
 """
 
@@ -23,8 +23,9 @@ OUR_CODEC = ("pipeline.store", "pipeline.codecs")
 
 
 def bands(height_px: int, every: int) -> list[slice]:
-    """Rows of every so many bands of an image, counted from its last."""
-    tops = list(range(0, height_px, BAND_PX))[::-every]
+    """Rows of the first and of every so many bands of an image, counted from its last."""
+    all_tops = list(range(0, height_px, BAND_PX))
+    tops = sorted({all_tops[0], *all_tops[::-every]})
     return [slice(top, min(top + BAND_PX, height_px)) for top in tops]
 
 

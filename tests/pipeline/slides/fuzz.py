@@ -314,6 +314,9 @@ def main() -> None:
         first, cases = (0, options.cases) if options.only is None else (options.only, 1)
         findings = run(Path(folder), options.seed, cases, first=first, say=True)
     print(f"{time.perf_counter() - start:.0f} s; {len(findings.wrong)} findings; {findings}")
+    num_read = findings.outcomes["done"]
+    if options.only is None and not options.cases // 10 < num_read < options.cases:
+        sys.exit(f"proves little: {num_read} of {options.cases} damaged files were read as slides")
     sys.exit(bool(findings.wrong))
 
 

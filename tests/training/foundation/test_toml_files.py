@@ -82,8 +82,8 @@ def test_the_shipped_recipes_and_all_that_toml_can_hold_are_read(tmp_path):
         "[tile.split]\ntrain = 1e308\nval = 1e308",
         "[ingest]\nshard_px = 9223372036854775807",
         "[ingest.tissue]\nclose_um = 1e300",
-        "[quality]\ncell_um = 1e300",
-        "[quality]\nstain_pixels = 9223372036854775807",
+        "[qc]\ncell_um = 1e300",
+        "[qc]\nstain_pixels = 9223372036854775807",
         "[infer]\nbatch_size = 9223372036854775807",
     ],
 )
