@@ -50,7 +50,7 @@ def verify_store(
     if not found and source is not None:
         found = _differences(StoreReader(store), source, series, sample_chunks)
     if found and not has_tissue(store):
-        raise DamagedStoreError(f"{store}: has no tissue mask. {MASK_AGAIN} Then verify it again.")
+        raise DamagedStoreError(f"{store}: {_first(found)}. It has no tissue mask: {MASK_AGAIN} Then verify it again.")
     if found:
         raise DamagedStoreError(f"{store}: {_first(found)}. Delete the store and ingest the slide again.")
     found = find_overlay_damage(store)

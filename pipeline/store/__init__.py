@@ -21,7 +21,7 @@ __all__, __getattr__ = public_names(
         "chunks": "decode_chunk encode_zstd",
         "inside": "check_inside INGEST_AGAIN",
         "integrity": "find_damage find_overlay_damage image_arrays sampled WITH_CHUNK_CHECKSUMS WITH_LIST",
-        "labels": "has_tissue read_label read_tissue write_tissue",
+        "labels": "has_tissue MASK_AGAIN read_label read_tissue write_tissue",
         "layout": "ArraySpec CHECKSUM_CODEC CHECKSUMS Codec CONTRACT_VERSION FILL_VALUE IMAGE LABELS MAX_CHUNK_PX "
         "MAX_SHARD_CHUNKS PREDICTIONS QUALITY TISSUE ZSTD_LEVEL",
         "metadata": "first_finding Gate image_attributes Level MAX_LEVELS ome_xml read_json SlideAttributes Source "

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 Attack = Callable[[int, int], "Result"]
 
 LONGEST_WAIT = 12 if "PYTEST_XDIST_WORKER" in os.environ else 2
-"""How many times longer than the processor time it may take something may last by the clock; beside other tests more."""
+"""How many times longer than its processor time something may last by the clock; beside other tests more."""
 
 
 @dataclass

@@ -2,8 +2,8 @@
 
     python plain_zarr.py STORE SOURCE openslide|tifffile NUM_LEVELS EVERY
 
-EVERY 1 compares all of each level, 4 the first and every fourth band of rows. Imports nothing of gemslide: zarr has to find the codec
-by its entry point. Prints one JSON object.
+EVERY 1 compares all of each level, 4 the first and every fourth band of rows. Imports nothing of gemslide: zarr has to
+find the codec by its entry point. Prints one JSON object.
 """
 
 from __future__ import annotations
