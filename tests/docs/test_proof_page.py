@@ -69,6 +69,12 @@ def test_files_that_differ_from_the_commit_are_noticed_and_the_page_itself_may(p
     assert prove.commit_of(tmp_path, page) is None
 
 
+def test_no_attack_is_left_out():
+    from tests.attacks.__main__ import WHOLE
+
+    assert sorted(prove.FILES + prove.WEB) == sorted(WHOLE)
+
+
 def test_what_is_proven_is_there_to_be_run():
     for part in prove.parts(0, 10):
         flag, module = part.arguments[:2]
