@@ -6,8 +6,9 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import chdir
+from contextlib import chdir, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from unittest import mock
@@ -56,15 +57,36 @@ def gemslide() -> Callable[..., Done]:
     def run(*arguments: object, cwd: Path | None = None) -> Done:
         handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
         here = Path.cwd()
-        with mock.patch.dict(os.environ), chdir(cwd or here):
+        with mock.patch.dict(os.environ), chdir(cwd or here), stderr_of_others() as others:
             done = CliRunner().invoke(cli, [*map(str, arguments)], prog_name="gemslide")
             assert Path.cwd() == (cwd or here).resolve()
         if done.exception is not None and not isinstance(done.exception, SystemExit):
             raise done.exception  # a person would see a traceback
         assert handlers == [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
-        return Done(done.exit_code, done.stdout, done.stderr)
+        assert "Traceback" not in others[0], others[0]
+        return Done(done.exit_code, done.stdout, done.stderr + others[0])
 
     return run
+
+
+@contextmanager
+def stderr_of_others() -> Iterator[list[str]]:
+    """What worker processes and libraries write to standard error, which Python's own `sys.stderr` does not see.
+
+    Yields:
+        A list that has it, as one text, when the block has ended.
+    """
+    said: list[str] = []
+    kept = os.dup(2)
+    with tempfile.TemporaryFile() as log:
+        os.dup2(log.fileno(), 2)
+        try:
+            yield said
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+            log.seek(0)
+            said.append(log.read().decode(errors="replace"))
 
 
 @pytest.fixture(scope="session")
