@@ -23,6 +23,8 @@ _SPREAD = {f"parallel.{key}" for key in ("strategy", "num_stages", "recompute", 
 """How work is spread over ranks. Weights do not depend on it (docs/engine.md)."""
 _SHARES = {"parallel.num_microbatches", "parallel.data_parallel"}
 """Nor on these two, as long as their product is the same: the batch then is."""
+_NAMES = {"data.tile_set"}
+"""Settings that only name an input, which is compared by its hash."""
 
 Facts = dict[str, dict[str, Any]]
 """By part, then by key."""
@@ -200,6 +202,8 @@ def _decisive(differences: list[Difference]) -> Iterator[Difference]:
     shares = [each for each in differences if each.key in _SHARES]
     batch_is_same = len(shares) == len(_SHARES) and prod(_whole(shares, "a")) == prod(_whole(shares, "b"))
     for each in differences:
+        if each.key in _NAMES:
+            continue
         is_spread = each.key.startswith(tuple(_SPREAD)) or (each.key in _SHARES and batch_is_same)
         if each.part in ("settings", "inputs", "arithmetic", "versions") and not is_spread:
             yield each
