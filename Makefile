@@ -39,7 +39,7 @@ fuzz: $(STAMP)
 attack: $(STAMP) system
 	$(BIN)/python -m tests.attacks --seed $(SEED)
 
-# Everything that `make test` shortens, and its result in docs/proof.md; most of an hour on two cores.
+# Everything that `make test` shortens, and its result in docs/proof.md; most of an hour on two cores. `.ci/prove.py --only WORD`: a part.
 prove: $(STAMP) system
 	$(BIN)/python .ci/prove.py --seed $(SEED) --cases $(CASES)
 
