@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from pipeline.inference.hotspots import MAX_STORED
 from pipeline.project import Project
 from tests.pathology_app.small_project import MODEL_ID, SLIDE_ID
 
@@ -160,7 +161,7 @@ def variants() -> dict[str, Damage]:
         for key, value in PREDICTIONS_FIELDS
     }
     found |= {f"hotspots: spot {spot!r:.90}": _write(_hotspots, json.dumps([spot])) for spot in SPOTS}
-    found["hotspots: very many"] = _write(_hotspots, json.dumps([SPOT] * 200_000))
+    found["hotspots: very many"] = _write(_hotspots, json.dumps([SPOT] * (MAX_STORED + 1)))
     found |= {f"a model called {name[:20]!r}": _beside(name) for name in NAMES}
     found |= {f"a slide called {name[:20]!r}": _another_slide(name, Path.mkdir) for name in NAMES}
     for kind in ("a pipe", "a loop", "empty"):
