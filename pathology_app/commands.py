@@ -12,7 +12,6 @@ import typer
 from pathology_app.desktop.display import check_display
 from pipeline.errors import GemslideError
 from pipeline.project import open_project
-from pipeline.slide_names import find_store
 
 OUR_PACKAGES = ("pathology_app", "pipeline", "training")
 
@@ -57,6 +56,7 @@ def view(
     with _plain_errors(extra="desktop"):
         check_display()
         from pathology_app.desktop.window import show_store
+        from pipeline.slide_names import find_store
 
         show_store(find_store(store, open_project(project)))
 

@@ -311,12 +311,12 @@ def demo(project: ProjectOption = Path("demo"), as_json: JsonOption = False) -> 
     run(project, as_json=as_json)
 
 
-def _add_verbs_of_other_rooms() -> None:
+def _add_verbs_of_other_packages() -> None:
     for entry in sorted(entry_points(group="gemslide.commands"), key=lambda e: e.name):
         cli.command(entry.name)(entry.load())
 
 
 def main() -> None:
     """Entry point of the console script."""
-    _add_verbs_of_other_rooms()
+    _add_verbs_of_other_packages()
     cli()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pipeline.config import TissueConfig
-from pipeline.ingest.tissue import Tissue, find_tissue
+from pipeline.ingest.tissue import Tissue, overview_downsample, tissue_of_slide
 from pipeline.store.labels import has_tissue, write_tissue
 from pipeline.store.reader import StoreReader
 
@@ -12,9 +12,7 @@ def make_missing_mask(reader: StoreReader, config: TissueConfig) -> Tissue | Non
     """Write the mask that ingest wrote, byte for byte, where there is none. None: there is one."""
     if has_tissue(reader.path):
         return None
-    downsample = max(1.0, config.mpp / reader.mpp0)
-    size_wh = [max(1, round(side_px / downsample)) for side_px in reader.size_wh_px0]
-    overview = reader.levels[reader.level_for_downsample(downsample)].array.read_whole(size_wh[0], size_wh[1])
-    tissue = find_tissue(overview, downsample * reader.mpp0, config)
+    level = reader.levels[reader.level_for_downsample(overview_downsample(reader.mpp0, config))].array
+    tissue = tissue_of_slide(level, reader.size_wh_px0, reader.mpp0, config)
     write_tissue(reader.path, tissue.mask_yx, tissue.mpp, reader.mpp0, len(reader.levels))
     return tissue

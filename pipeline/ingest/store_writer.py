@@ -15,7 +15,7 @@ from pipeline.ingest.icc import strip_icc_text
 from pipeline.ingest.mpp import Mpp
 from pipeline.ingest.routes import LevelPlan
 from pipeline.ingest.shards import COPIERS, LevelsWriter, encoded_chunk
-from pipeline.ingest.tissue import Tissue, find_tissue
+from pipeline.ingest.tissue import Tissue, overview_downsample, tissue_of_slide
 from pipeline.progress import Advance, no_bar
 from pipeline.run_record import versions
 from pipeline.slides.slide import Slide
@@ -101,20 +101,16 @@ class StoreWriter:
                 levels.close()
         return tissue
 
-    def _overview_downsample(self) -> float:
-        return max(1.0, self.config.tissue.mpp / self.mpp.mpp0)
-
     def _overview_level(self) -> int:
         """The coarsest level that is fine enough for the tissue mask."""
-        wanted = self._overview_downsample() * 1.01
+        wanted = overview_downsample(self.mpp.mpp0, self.config.tissue) * 1.01
         return max(i for i, plan in enumerate(self.plans) if plan.about.downsample <= wanted)
 
     def _find_tissue(self, level: int) -> Tissue:
         """Tissue in the whole slide at the mask's resolution (or its own if that is coarser), area-averaged."""
-        downsample, first = self._overview_downsample(), self.plans[0].spec
+        first = self.plans[0].spec
         reader = ArrayReader(self.folder / IMAGE / self.plans[level].about.path, self.plans[level].spec)
-        size_wh = max(1, round(first.width_px / downsample)), max(1, round(first.height_px / downsample))
-        return find_tissue(reader.read_whole(*size_wh), downsample * self.mpp.mpp0, self.config.tissue)
+        return tissue_of_slide(reader, (first.width_px, first.height_px), self.mpp.mpp0, self.config.tissue)
 
     def _write_associated(self) -> list[tuple[str, ArraySpec]]:
         """Associated images that were asked for, as further series of the store, each in one shard."""

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from pipeline.codecs.types import Pixels
 from pipeline.config import TissueConfig
+from pipeline.store.array_reader import ArrayReader
 
 Mask = NDArray[np.bool_]
 
@@ -37,6 +38,22 @@ class Tissue:
     @property
     def fraction(self) -> float:
         return float(self.mask_yx.mean())
+
+
+def overview_downsample(mpp0: float, config: TissueConfig) -> float:
+    """Level-0 pixels along a cell of the mask."""
+    return max(1.0, config.mpp / mpp0)
+
+
+def tissue_of_slide(level: ArrayReader, size_wh_px0: tuple[int, int], mpp0: float, config: TissueConfig) -> Tissue:
+    """The tissue of a stored slide.
+
+    Args:
+        level: the coarsest that is at least as fine as the mask.
+    """
+    downsample = overview_downsample(mpp0, config)
+    width_px, height_px = (max(1, round(side_px / downsample)) for side_px in size_wh_px0)
+    return find_tissue(level.read_whole(width_px, height_px), downsample * mpp0, config)
 
 
 def find_tissue(pixels: Pixels, mpp: float, config: TissueConfig) -> Tissue:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import multiprocessing
 import os
 import threading
@@ -17,10 +18,6 @@ from training.foundation.errors import GemslideError
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
-
-
-OUT_OF_MEMORY = 12
-"""Exit code of a process whose work needed more memory than there was: the number of ENOMEM."""
 
 
 class WorkerCrashedError(Exception):
@@ -160,7 +157,7 @@ def _outcome(work: Callable[[Any], Any], task: Any) -> tuple[Any, Exception | No
     except GemslideError as error:
         return None, error
     except MemoryError:  # of this piece of work, as a crash is: the process ends, and its memory with it
-        os._exit(OUT_OF_MEMORY)
+        os._exit(errno.ENOMEM)
     except Exception as error:  # noqa: BLE001 - raised again by the parent
         error.add_note("".join(traceback.format_exception(error)))
         return None, error

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pipeline.errors import UnreadableError
 from pipeline.jobs.pool import Pool, WorkerCrashedError
 from pipeline.jobs.stage import Stage, StageReport
-from pipeline.progress import bar, no_bar
+from pipeline.progress import Advance, bar, no_bar
 from pipeline.run_record import SlideOutcome
 from training.foundation.errors import GemslideError
 
@@ -35,19 +35,15 @@ def run_stages(stages: Sequence[Stage], done: Done, *, workers: int = 1) -> None
 
 
 def _run_here(stage: Stage) -> StageReport:
-    start = time.perf_counter()
-    try:
-        with bar(f"{stage.name} {stage.slide_id}") as advance:
-            return stage.run(advance)
-    except (GemslideError, OSError) as error:
-        return _refused(stage, error, time.perf_counter() - start)
+    with bar(f"{stage.name} {stage.slide_id}") as advance:
+        return _run(stage, advance)
 
 
-def _run(stage: Stage) -> StageReport:
-    """The same in a worker, which shows no bar."""
+def _run(stage: Stage, advance: Advance = no_bar) -> StageReport:
+    """A worker shows no bar."""
     start = time.perf_counter()
     try:
-        return stage.run(no_bar)
+        return stage.run(advance)
     except (GemslideError, OSError) as error:
         return _refused(stage, error, time.perf_counter() - start)
 

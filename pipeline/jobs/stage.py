@@ -48,7 +48,7 @@ class Stage(ABC):
         """The key that the published outputs state; None where there are none, or damaged ones."""
 
     def is_finished(self) -> bool:
-        """Whether the outputs are there, made from what would be asked for now: `run` would make nothing again."""
+        """Whether the outputs are there, made from what would be asked for now: `run` would keep them."""
         made_from = self.made_from()
         is_same = made_from is not None and is_finished(made_from, self.key())
         return is_same and all(path.exists() for path in self.outputs())

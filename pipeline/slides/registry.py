@@ -35,9 +35,8 @@ class BuiltInReader:
 
 
 def _open_dicom(path: Path, series: str | None) -> Slide:
-    from pipeline.slides.dicom.reader import (
-        DicomSlide,  # its libraries take longer to import than a small slide to copy
-    )
+    # Its libraries take longer to import than a small slide to copy.
+    from pipeline.slides.dicom.reader import DicomSlide
 
     return DicomSlide(path, series)
 
