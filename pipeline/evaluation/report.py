@@ -13,7 +13,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoes
 
 from pipeline.evaluation.evaluate import Evaluation
 from pipeline.files import write_text_atomic
-from pipeline.inference.infer import heatmap_name
+from pipeline.inference.results import heatmap_name
 from pipeline.project import Project
 from pipeline.units import RESEARCH_USE
 from training.foundation.reading import read_regular

@@ -6,8 +6,9 @@ __all__, __getattr__ = public_names(
     __name__,
     {
         "hotspots": "Hotspot read_hotspots",
-        "infer": "heatmap_name infer_slide",
+        "infer": "infer_slide",
         "predictor": "Predictor",
+        "results": "heatmap_name",
         "stage": "InferStage load_once",
     },
 )

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
-import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -16,17 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.annotations.geojson import qupath_origin_xy0
 from pipeline.config import InferConfig
 from pipeline.errors import BadRecipeError, ImplausibleOutputError, NoTissueError
-from pipeline.export.csv.predictions import write_csv
-from pipeline.export.qupath.predictions import write_geojson
 from pipeline.files import SHORT_WRITE_S, new_folder
 from pipeline.grid import TileGrid, tile_grid, tissue_fraction
-from pipeline.inference.heatmap import THUMBNAIL_PX, write_heatmap
-from pipeline.inference.hotspots import find_hotspots, write_hotspots
 from pipeline.inference.key import finished_predictions, prediction_key, stored_key
 from pipeline.inference.predictor import Predictor
+from pipeline.inference.results import keep_what_others_wrote, write_results
 from pipeline.inference.stain_check import COLOUR_DISTANCE, StainCheck, stored_distance
 from pipeline.jobs.key import is_finished
 from pipeline.progress import Advance, no_bar
@@ -37,14 +30,9 @@ from pipeline.store.labels import read_tissue
 from pipeline.store.overlays import Predictions, new_predictions
 from pipeline.store.qc_scores import slide_normaliser
 from pipeline.store.reader import StoreReader
-from pipeline.store.render import thumbnail
 
 SAME_EVERYWHERE_MIN_TILES = 16
 """A model that gives this many different tiles exactly the same answer is broken."""
-
-
-OUR_FILES = {"predictions.csv", "predictions.geojson", "hotspots.json"}
-"""And a heatmap for each class."""
 
 
 @dataclass(frozen=True)
@@ -92,24 +80,12 @@ def infer_slide(
         if not stored:
             published.enter_context(new_predictions(reader.path, predictions, mpp0=reader.mpp0))
         num_hotspots = write_results(reader, predictions, folder, config)
-        _keep_what_others_wrote(result_dir, folder, predictor.class_names)
+        keep_what_others_wrote(result_dir, folder, predictor.class_names)
     num_tiles = int(np.isfinite(predictions.probabilities_cyx[0]).sum())
     seconds = {"predict": round(predicted_s, 3), "write": round(time.perf_counter() - start - predicted_s, 3)}
     skipped = stored is not None
     distance = stored_distance(predictions)
     return InferReport(slide_id, predictor.model_id, num_tiles, num_hotspots, result_dir, skipped, seconds, distance)
-
-
-def _keep_what_others_wrote(old: Path, new: Path, class_names: Sequence[str]) -> None:
-    """What inference does not write into a slide's results: somebody's notes, say. Folders and links come along."""
-    ours = {*OUR_FILES, *(heatmap_name(name) for name in class_names)}
-    for path in old.iterdir() if old.is_dir() else ():
-        if path.name in ours or path.name[0] == ".":
-            continue
-        if path.is_dir() and not path.is_symlink():
-            shutil.copytree(path, new / path.name, symlinks=True)
-        elif path.is_file() or path.is_symlink():
-            shutil.copy2(path, new / path.name, follow_symlinks=False)
 
 
 def _check_classes(config: InferConfig, predictor: Predictor) -> None:
@@ -215,29 +191,3 @@ def _finished(reader: StoreReader, model_id: str, key: dict[str, Any]) -> Predic
     predictions = finished_predictions(reader, model_id)
     made_from = predictions.attributes.get("made_from", {}) if predictions else {}
     return predictions if is_finished(stored_key(made_from), key) else None
-
-
-def heatmap_name(class_name: str) -> str:
-    """File of a class's heatmap. What could mean a folder becomes an underscore, and no two classes share a file."""
-    word = re.sub(r"[^A-Za-z0-9.-]", "_", class_name)
-    told_apart = "" if word == class_name else f"-{hashlib.sha256(class_name.encode()).hexdigest()[:8]}"
-    return f"heatmap_{word[:100]}{told_apart}.png"
-
-
-def write_results(reader: StoreReader, predictions: Predictions, result_dir: Path, config: InferConfig) -> int:
-    """CSV, GeoJSON, hotspots and heatmap beside the store. Returns the number of hotspots."""
-    wanted = config.hotspot_classes or predictions.class_names[1:]
-    hotspots = find_hotspots(
-        predictions, wanted, mpp0=reader.mpp0, threshold=config.threshold, most=config.max_hotspots
-    )
-    write_csv(result_dir / "predictions.csv", reader.slide_id, predictions)
-    origin_xy0 = qupath_origin_xy0(reader.attributes.bounds_px0)
-    write_geojson(result_dir / "predictions.geojson", predictions, reader.source_sha256, origin_xy0=origin_xy0)
-    write_hotspots(result_dir / "hotspots.json", hotspots)
-    # With two classes the second says it all; with more, each has its own image.
-    shown = predictions.class_names if len(predictions.class_names) > 2 else wanted
-    image = thumbnail(reader, THUMBNAIL_PX)
-    for class_name in shown:
-        path = result_dir / heatmap_name(class_name)
-        write_heatmap(path, reader, image, predictions, class_name)
-    return len(hotspots)

@@ -12,8 +12,9 @@ from safetensors.torch import load_file
 from pipeline.config import InferConfig
 from pipeline.errors import BadRecipeError, DiskFullError, ImplausibleOutputError, NoTissueError, UnreadableError
 from pipeline.inference.hotspots import find_hotspots, read_hotspots
-from pipeline.inference.infer import heatmap_name, infer_slide
+from pipeline.inference.infer import infer_slide
 from pipeline.inference.predictor import Predictor
+from pipeline.inference.results import heatmap_name
 from pipeline.project import Project
 from pipeline.store.overlays import Predictions, list_predictions, read_predictions, write_predictions
 from pipeline.store.reader import StoreReader
