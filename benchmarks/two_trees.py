@@ -1,11 +1,13 @@
 """Two checkouts of gemslide beside each other: ingest, reading and the engine before and after a change.
 
     git worktree add --detach ../before <commit>
-    .venv/bin/python -m benchmarks.two_trees ../before [--rounds 9]
+    .venv/bin/python -m benchmarks.two_trees ../before [--starts 7] [--rounds 2]
 
-A process per checkout stays open; both do the same work in turns that change their order. The figures are medians
-over rounds of ratios (this checkout ÷ the other) within a round, of processor time and of time on the clock, and
-whether both gave the same bytes. Prints a JSON line per kind of work; the committed ones are in
+Two processes of one and the same checkout can differ by a fifth for as long as they live (where their memory came to
+lie). So processes are started anew several times, and beside one for each checkout stands a control: a second one of
+the other checkout. The three do the same work in turns whose order changes. A figure is the median over starts of the
+median ratio within a start, of processor time and of time on the clock: this checkout ÷ the other, and control ÷ the
+other, which is the noise. Prints a JSON line per kind of work; the committed ones are in
 benchmarks/results/two_trees.jsonl.
 """
 
@@ -31,50 +33,74 @@ SIDE_PX = 12_000
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("before", type=Path, help="the other checkout")
-    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--starts", type=int, default=7)
+    parser.add_argument("--rounds", type=int, default=2, help="of each start")
     options = parser.parse_args()
+    roots = {"before": options.before.resolve(), "after": HERE, "control": options.before.resolve()}
     with tempfile.TemporaryDirectory() as folder:
         slide = Path(folder) / "slide.svs"
         make_slide(slide, side_px=SIDE_PX, colour="ycbcr")
-        trees = {"before": Tree(options.before.resolve(), slide), "after": Tree(HERE, slide)}
-        for work in trees["after"].works:
-            print(json.dumps(_compared(work, trees, options.rounds)), flush=True)
+        starts = [_one_start(number, roots, slide, options.rounds) for number in range(options.starts)]
+    commits = {name: _commit(root) for name, root in roots.items() if name != "control"}
+    for work in starts[0]:
+        print(json.dumps({"benchmark": "two_trees", "work": work, "commits": commits, **_summary(work, starts)}))
+
+
+Answers = dict[str, dict[str, Any]]
+"""What each process said of one turn, by its name."""
+
+
+def _one_start(number: int, roots: dict[str, Path], slide: Path, num_rounds: int) -> dict[str, list[Answers]]:
+    """Fresh processes, and all their rounds by kind of work; another is started first, and works first, each time."""
+    names = _turned(list(roots), number)
+    trees = {name: Tree(roots[name], slide) for name in names}
+    found: dict[str, list[Answers]] = {}
+    for work in trees["after"].works:
         for tree in trees.values():
-            tree.end()
-
-
-def _compared(work: str, trees: dict[str, Tree], num_rounds: int) -> dict[str, Any]:
+            tree.do(work)  # warm
+        rounds = range(num_rounds)
+        found[work] = [{name: trees[name].do(work) for name in _turned(names, turn)} for turn in rounds]
     for tree in trees.values():
-        tree.do(work)  # warm
-    rounds = []
-    for number in range(num_rounds):
-        order = ("before", "after") if number % 2 else ("after", "before")
-        found = {name: trees[name].do(work) for name in order}
-        rounds.append(found)
-    ratios = {
-        clock: sorted(found["after"][clock] / found["before"][clock] for found in rounds)
+        tree.end()
+    return found
+
+
+def _turned(names: list[str], by: int) -> list[str]:
+    return names[by % len(names) :] + names[: by % len(names)]
+
+
+def _summary(work: str, starts: list[dict[str, list[Answers]]]) -> dict[str, Any]:
+    answers = [answer for start in starts for found in start[work] for answer in found.values()]
+    by_start = {
+        (name, clock): sorted(
+            statistics.median(found[name][clock] / found["before"][clock] for found in start[work]) for start in starts
+        )
+        for name in ("after", "control")
         for clock in ("cpu_s", "wall_s")
     }
     return {
-        "benchmark": "two_trees",
-        "work": work,
-        "commits": {name: tree.commit for name, tree in trees.items()},
-        "cpu after / before": round(statistics.median(ratios["cpu_s"]), 3),
-        "cpu, all rounds": [round(ratio, 3) for ratio in ratios["cpu_s"]],
-        "clock after / before": round(statistics.median(ratios["wall_s"]), 3),
-        "median before s": round(statistics.median(found["before"]["wall_s"] for found in rounds), 3),
-        "same bytes": len({found[name]["crc32"] for found in rounds for name in found}) == 1,
-        "rounds": num_rounds,
+        "cpu after / before": round(statistics.median(by_start["after", "cpu_s"]), 3),
+        "cpu control / before": round(statistics.median(by_start["control", "cpu_s"]), 3),
+        "cpu after / before, by start": [round(ratio, 3) for ratio in by_start["after", "cpu_s"]],
+        "cpu control / before, by start": [round(ratio, 3) for ratio in by_start["control", "cpu_s"]],
+        "clock after / before": round(statistics.median(by_start["after", "wall_s"]), 3),
+        "clock control / before": round(statistics.median(by_start["control", "wall_s"]), 3),
+        "same bytes": len({answer["crc32"] for answer in answers}) == 1,
+        "starts": len(starts),
+        "rounds": len(starts[0][work]),
         **circumstances("benchmarks.two_trees"),
     }
+
+
+def _commit(root: Path) -> str:
+    git = ["git", "-C", str(root), "rev-parse", "--short", "HEAD"]
+    return subprocess.run(git, check=True, capture_output=True, text=True).stdout.strip()
 
 
 class Tree:
     """One checkout, and the process that works with its code."""
 
     def __init__(self, root: Path, slide: Path) -> None:
-        git = ["git", "-C", str(root), "rev-parse", "--short", "HEAD"]
-        self.commit = subprocess.run(git, check=True, capture_output=True, text=True).stdout.strip()
         worker = HERE / "benchmarks/two_trees_worker.py"
         self._process = subprocess.Popen(
             [sys.executable, str(worker), str(slide)],
