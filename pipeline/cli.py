@@ -245,14 +245,39 @@ def train(
 @cli.command()
 def infer(
     model: Annotated[str, typer.Argument(help="Model id, or a package folder.")],
-    slides: SlidesArgument = None,
+    slides: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="SLIDE…|COHORT.csv",
+            help="Slide ids, stores or slide files, or one manifest; files are ingested first.",
+            show_default="all slides",
+        ),
+    ] = None,
     project: ProjectOption = HERE,
+    devices: Annotated[
+        str, typer.Option(help="cpu, cuda, or several: cuda:0,cuda:1; cuda:0+cuda:1 spreads the model over both.")
+    ] = "auto",
     as_json: JsonOption = False,
 ) -> None:
     """Run a model over slides: predictions in the store, CSV, GeoJSON, hotspots, heatmap."""
     from pipeline.verbs.infer import run_infer
 
-    run_infer(model, slides or [], project, as_json=as_json)
+    run_infer(model, slides or [], project, devices=devices, as_json=as_json)
+
+
+@cli.command("check-invariance")
+def check_invariance(
+    model: Annotated[str, typer.Argument(help="Model id, or a package folder.")],
+    slide: Annotated[str, typer.Argument(help="Slide id, or store.")],
+    project: ProjectOption = HERE,
+    devices: Annotated[str, typer.Option(help="As for infer; two processes of one are compared with one.")] = "auto",
+    tiles: Annotated[int, typer.Option(min=1, help="Tiles of the slide to predict, in each way.")] = 64,
+    as_json: JsonOption = False,
+) -> None:
+    """Show that results do not depend on batch size, threads, blocks or the number of devices."""
+    from pipeline.verbs.check_invariance import run_check_invariance
+
+    run_check_invariance(model, slide, project, devices=devices, max_tiles=tiles, as_json=as_json)
 
 
 @cli.command()

@@ -148,8 +148,24 @@ class TileConfig(Section):
 class InferConfig(Section):
     """`[infer]`"""
 
-    batch_size: int = Field(32, ge=1, le=65_536)
+    batch_size: int | None = Field(None, ge=1, le=65_536)
+    """Tiles that go through the network together; left out, as many as have the area of 32 tiles of 224 px (on a GPU,
+    of 512)."""
     min_tissue: float = Field(0.5, ge=0, le=1)
+    overlap: float = Field(0.0, ge=0, le=0.9)
+    """Share of a tile's side that neighbours share. The map then has a cell for each stride (`inference.overlap`)."""
+    views: Literal["none", "flips", "all"] = "none"
+    """Test-time augmentation: the mean over a tile's four flips, or over all eight turns and flips."""
+    precision: Literal["fp32", "bf16"] = "fp32"
+    deterministic: bool = False
+    """The same bits whatever the batch size and the devices of one kind: each tile goes through the network alone."""
+    compile: bool = False
+    """Let `torch.compile` make the network faster; takes a minute at first, and on a CPU a C++ compiler."""
+    require_qc: bool = False
+    """Only slides that `gemslide qc` has checked and found good are predicted; others end as qc_failed."""
+    refuse: tuple[Literal["constant", "glass", "stain"], ...] = ("constant",)
+    """Implausible results that are not published; the others are, with a warning: every tile the same answer, glass
+    called positive, colours far from the training tiles'."""
     threshold: float = Field(0.5, gt=0, lt=1)
     """Probability from which a cell belongs to a hotspot."""
     hotspot_classes: tuple[ClassName, ...] = ()

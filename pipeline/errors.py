@@ -19,6 +19,7 @@ from training.foundation.errors import NoSlidesError as NoSlidesError
 from training.foundation.errors import NotBrightfieldRgbError as NotBrightfieldRgbError
 from training.foundation.errors import NoTissueError as NoTissueError
 from training.foundation.errors import ProcessFailedError as ProcessFailedError
+from training.foundation.errors import QcFailedError as QcFailedError
 from training.foundation.errors import UnreadableError as UnreadableError
 from training.foundation.errors import WrongSlideError as WrongSlideError
 from training.foundation.errors import WrongWorldSizeError as WrongWorldSizeError

@@ -10,7 +10,19 @@ from training.foundation import run_record as foundation
 from training.foundation.run_record import recorded as recorded
 from training.foundation.run_record import versions_of
 
-Status = Literal["done", "skipped", "no_tissue", "qc_failed", "refused", "failed"]
+Status = Literal["done", "skipped", "no_tissue", "qc_failed", "refused", "unreadable", "failed"]
+"""How a slide ended, each in exactly one. Refused: as it is, it cannot be done with these settings or this model.
+Unreadable: its file or store is missing or damaged. Failed: we did, not the slide."""
+
+_STATUS_OF: dict[str, Status] = {
+    "no_tissue": "no_tissue",
+    "qc_failed": "qc_failed",
+    "unreadable": "unreadable",
+    "corrupt_tile": "unreadable",
+    "damaged_store": "unreadable",
+    "failed_process": "failed",
+}
+"""By code; all other codes are refusals."""
 
 VERSIONED = (
     "gemslide",
@@ -45,8 +57,13 @@ class SlideOutcome:
 
     @classmethod
     def from_error(cls, slide_id: str, error: GemslideError, seconds: float) -> SlideOutcome:
-        status: Status = "no_tissue" if error.code == "no_tissue" else "refused"
-        return cls(slide_id, status, code=error.code, message=str(error), seconds=round(seconds, 3))
+        return cls(
+            slide_id,
+            _STATUS_OF.get(error.code, "refused"),
+            code=error.code,
+            message=str(error),
+            seconds=round(seconds, 3),
+        )
 
 
 def versions() -> dict[str, str]:

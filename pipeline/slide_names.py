@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.cohort.manifest import Cohort, SlideEntry, load_cohort
@@ -88,6 +89,53 @@ def find_slide_ids(names: Sequence[str], project: Project) -> list[str]:
     if not found:
         raise NoSlidesError(f"{project.slides_dir}: no slides. Run `gemslide ingest` first, or name another --project.")
     return list(dict.fromkeys(found))
+
+
+@dataclass(frozen=True)
+class SlideToDo:
+    """A slide that is to be worked on, and the file to ingest first where it has no store yet."""
+
+    slide_id: str
+    path: Path | None = None
+    manifest_mpp: float | None = None
+
+
+def find_slides_to_do(names: Sequence[str], project: Project) -> list[SlideToDo]:
+    """As `find_slide_ids`, but slide files may be named, too; and a manifest's slides are ingested that have no store.
+
+    Raises:
+        What `find_slide_ids` raises. BadManifestError: two slide files of one name.
+    """
+    manifest = manifest_in(names)
+    if manifest:
+        cohort = load_cohort(manifest)
+        entries = included_in(cohort)
+        return [_to_do(entry.slide_id, cohort.slide_path(entry), project, entry.mpp) for entry in entries]
+    if not names:
+        return [SlideToDo(slide_id) for slide_id in find_slide_ids([], project)]
+    found = [_named(name, project) for name in names]
+    by_id: dict[str, SlideToDo] = {}
+    for slide in found:
+        earlier = by_id.setdefault(slide.slide_id, slide)
+        if earlier != slide:
+            raise BadManifestError(
+                f"{earlier.path} and {slide.path}: both would be slide {slide.slide_id!r}. Give them ids in a "
+                "manifest, or ingest one with --slide-id."
+            )
+    return list(by_id.values())
+
+
+def _named(name: str, project: Project) -> SlideToDo:
+    path = Path(name)
+    is_source = path.is_file() or (path.is_dir() and not name.rstrip(os.sep).endswith(STORE_SUFFIX))
+    if is_source and not _store_by_id(name, project):
+        return _to_do(path.stem, path, project, None)
+    return SlideToDo(find_slide_id(name, project))
+
+
+def _to_do(slide_id: str, path: Path, project: Project, mpp: float | None) -> SlideToDo:
+    has_store = project.store_path(slide_id).exists()
+    return SlideToDo(slide_id) if has_store and not path.exists() else SlideToDo(slide_id, path, mpp)
 
 
 def find_stores(names: Sequence[str], project: Project) -> list[Path]:

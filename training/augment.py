@@ -68,6 +68,11 @@ FULLY_STAINED = 0.15
 
 def to_input(tiles_nhwc: NDArray[np.uint8], mean: list[float], std: list[float]) -> Tensor:
     """Network input, float32 (tiles, 3, height, width) with channels last in memory: no copy is made for it."""
-    scaled = torch.from_numpy(np.ascontiguousarray(tiles_nhwc)).float().div_(255)
-    scaled.sub_(torch.tensor(mean)).div_(torch.tensor(std))
+    return normalised(torch.from_numpy(np.ascontiguousarray(tiles_nhwc)), mean, std)
+
+
+def normalised(tiles_nhwc: Tensor, mean: list[float], std: list[float]) -> Tensor:
+    """`to_input` where the tiles are: on their device."""
+    scaled, device = tiles_nhwc.float().div_(255), tiles_nhwc.device
+    scaled.sub_(torch.tensor(mean, device=device)).div_(torch.tensor(std, device=device))
     return scaled.permute(0, 3, 1, 2)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -10,11 +11,33 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from training.augment import to_input
 from training.colour_statistics import Hues, HueStatistics, hue_distance, tile_hues
+from training.errors import BadRecipeError
+from training.forward_only import ForwardOnly, Running, Seconds
 from training.models.build import probabilities
+from training.numerics import Numerics, ready_to_predict
 from training.package_config import PackageConfig, read_package_config
 from training.package_network import fresh_network, trained_network
+
+__all__ = ["Classifier", "Numerics", "RunOn", "Running", "Seconds"]
+
+VIEWS = {
+    "none": ((0, False),),
+    "flips": tuple((turns, mirrored) for mirrored in (False, True) for turns in (0, 2)),
+    "all": tuple((turns, mirrored) for mirrored in (False, True) for turns in range(4)),
+}
+"""How each tile is looked at, as (quarter turns, mirrored): as it is; its four flips; its eight turns and flips."""
+
+
+@dataclass(frozen=True)
+class RunOn:
+    """Where and how a network runs."""
+
+    device: str = "cpu"
+    """As torch names it; several joined by "+" hold one part of the network each."""
+    numerics: Numerics = field(default_factory=Numerics)
+    views: str = "none"
+    """Key of `VIEWS`: the mean over several views of a tile is its probability."""
 
 
 @dataclass(frozen=True)
@@ -27,16 +50,16 @@ class Classifier:
     class_names: tuple[str, ...]
     tile_px: int
     mpp: float
-    network: torch.nn.Module
     mean: list[float]
     std: list[float]
-    device: torch.device
     split_sha256: str
     variant: str
     stain: dict[str, Any] | None
     """How tiles must be normalised before `predict` sees them; None: not at all."""
     hues: HueStatistics | None
     """Of the tiles it was trained on; None: its package does not say."""
+    run_on: RunOn
+    forward_only: ForwardOnly
 
     def predict(self, tiles_nhwc: NDArray[np.uint8]) -> NDArray[np.float32]:
         """Class probabilities.
@@ -47,9 +70,20 @@ class Classifier:
         Returns:
             float32 (tiles, classes), rows summing to 1.
         """
-        with torch.inference_mode():
-            images = to_input(tiles_nhwc, self.mean, self.std).to(self.device)
-            return np.asarray(probabilities(self.network(images), self.variant).cpu().numpy())
+        return self.start(tiles_nhwc).result()
+
+    def start(self, tiles_nhwc: NDArray[np.uint8]) -> Running:
+        """Begin what `predict` does; on a GPU it runs on while the caller goes on.
+
+        Raises:
+            BadRecipeError: one tile alone does not fit into the device's memory.
+        """
+        return self.forward_only.start(tiles_nhwc)
+
+    @property
+    def seconds(self) -> Seconds:
+        """Where the time of all results so far went."""
+        return self.forward_only.seconds
 
     @staticmethod
     def tile_hues(tiles_nhwc: NDArray[np.uint8]) -> Hues:
@@ -61,45 +95,61 @@ class Classifier:
         return hue_distance(hues_n2, self.hues) if self.hues else None
 
     @classmethod
-    def load(cls, package: Path, device: str = "cpu") -> Self:
+    def load(cls, package: Path, run_on: RunOn = RunOn()) -> Self:
         """Open a model package.
 
         Raises:
             UnreadableError: files are missing, damaged, of another layout, or not the weights that the id names.
+            BadRecipeError: the network cannot be spread over these devices, or they are not there.
         """
         package = package.resolve()
         config = read_package_config(package)
         network, weights_sha256 = trained_network(package, config)
-        return cls._of(package, config, network, device, weights_sha256)
+        return cls._of(package, config, network, run_on, weights_sha256)
 
     @classmethod
-    def untrained(cls, package: Path, *, seed: int = 0, device: str = "cpu") -> Self:
+    def untrained(cls, package: Path, run_on: RunOn = RunOn(), *, seed: int = 0) -> Self:
         """The same network with fresh random weights: the baseline that has seen nothing."""
         package = package.resolve()
         config = read_package_config(package)
         torch.manual_seed(seed)
-        return cls._of(package, config, fresh_network(package, config), device, None)
+        return cls._of(package, config, fresh_network(package, config), run_on, None)
 
     @classmethod
     def _of(
-        cls, package: Path, config: PackageConfig, network: torch.nn.Module, device: str, weights_sha256: str | None
+        cls, package: Path, config: PackageConfig, network: torch.nn.Module, run_on: RunOn, weights_sha256: str | None
     ) -> Self:
         ours = config.gemslide
-        target = torch.device(device)
-        network = network.eval().to(target)
-        network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stubs lack it
         return cls(
             model_id=package.name,
             weights_sha256=weights_sha256,
             class_names=tuple(config.class_names),
             tile_px=config.patch_size_pixels,
             mpp=config.spacing_um_px,
-            network=network,
             mean=ours.statistics.mean,
             std=ours.statistics.std,
-            device=target,
             split_sha256=ours.split_sha256,
             variant=ours.model.variant,
             stain=ours.stain.model_dump() if ours.stain else None,
             hues=HueStatistics(**ours.hues.model_dump()) if ours.hues else None,
+            run_on=run_on,
+            forward_only=_forward_only(config, network, run_on),
         )
+
+
+def _forward_only(config: PackageConfig, network: torch.nn.Module, run_on: RunOn) -> ForwardOnly:
+    ours, side_px = config.gemslide, config.patch_size_pixels
+    devices = [torch.device(name) for name in run_on.device.split("+")]
+    try:
+        ready = ready_to_predict(network, devices, run_on.numerics, input_shape=(1, 3, side_px, side_px))
+    except (ValueError, torch.AcceleratorError, AssertionError, torch.OutOfMemoryError) as error:
+        raise BadRecipeError(f"devices {run_on.device}: {error!s:.300}. Choose others with --devices.") from error
+    return ForwardOnly(
+        network=ready,
+        probabilities=partial(probabilities, variant=ours.model.variant),
+        mean=ours.statistics.mean,
+        std=ours.statistics.std,
+        device=devices[0],
+        numerics=run_on.numerics,
+        views=VIEWS[run_on.views],
+    )

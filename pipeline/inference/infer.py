@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,25 +13,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.config import InferConfig
-from pipeline.errors import BadRecipeError, ImplausibleOutputError, NoTissueError
+from pipeline.errors import BadRecipeError, NoTissueError
 from pipeline.files import SHORT_WRITE_S, new_folder
 from pipeline.grid import TileGrid, tile_grid, tissue_fraction
+from pipeline.inference.blocks import SlidePlan, TileSource, plan_slide
+from pipeline.inference.devices import Devices, OneDevice
+from pipeline.inference.journal import BatchResult, Journal, open_journal
 from pipeline.inference.key import finished_predictions, prediction_key, stored_key
+from pipeline.inference.overlap import merge_tiles
+from pipeline.inference.plausibility import Oddity, find_oddities, glass_tiles, refuse_implausible, stored_oddities
 from pipeline.inference.predictor import Predictor
 from pipeline.inference.results import keep_what_others_wrote, write_results
-from pipeline.inference.stain_check import COLOUR_DISTANCE, StainCheck, stored_distance
+from pipeline.inference.stain_check import COLOUR_DISTANCE, stored_distance
 from pipeline.jobs.key import is_finished
 from pipeline.progress import Advance, no_bar
 from pipeline.project import Project
 from pipeline.run_record import versions
-from pipeline.stain import Normaliser
 from pipeline.store.labels import read_tissue
 from pipeline.store.overlays import Predictions, new_predictions
-from pipeline.store.qc_scores import slide_normaliser
 from pipeline.store.reader import StoreReader
-
-SAME_EVERYWHERE_MIN_TILES = 16
-"""A model that gives this many different tiles exactly the same answer is broken."""
 
 
 @dataclass(frozen=True)
@@ -42,12 +41,15 @@ class InferReport:
     slide_id: str
     model_id: str
     num_tiles: int
+    """Cells of the map with a prediction."""
     num_hotspots: int
     result_dir: Path
     skipped: bool
     seconds: dict[str, float]
+    """predict and write, on the clock; and of predict: read, decode (of all threads), transfer, compute, waiting."""
     colour_distance: float | None
     """From the model's training tiles (`stain_check`); None: not known."""
+    oddities: tuple[Oddity, ...]
 
 
 def infer_slide(
@@ -56,36 +58,151 @@ def infer_slide(
     project: Project,
     config: InferConfig,
     *,
+    devices: Devices | None = None,
     advance: Advance = no_bar,
 ) -> InferReport:
     """Predict a slide's tissue; finished predictions of the same key are kept, and only the files beside are written.
 
+    Whatever ends it before they are published, its finished batches are kept, and the next run with the same settings
+    goes on from there, to the same bytes.
+
+    Args:
+        devices: where the model runs; None: where the predictor is.
+
     Raises:
         UnreadableError: no such store. NoTissueError: nothing to look at.
-        ImplausibleOutputError: nonsense from the model.
+        ImplausibleOutputError: nonsense from the model. LockedError: another process is at the same.
         BadRecipeError: the slide was scanned coarser than the model wants.
         UnreadableError: the model wants normalised stains, and the slide's was never fitted.
     """
-    start = time.perf_counter()
     _check_classes(config, predictor)
     reader = StoreReader(project.store_path(slide_id))
-    result_dir = project.result_dir(slide_id, predictor.model_id)
+    work = _SlideWork(reader, predictor, devices or OneDevice(predictor), project, config)
     key = prediction_key(reader, predictor, config)
     stored = _finished(reader, predictor.model_id, key)
-    predictions = stored or _predict(reader, predictor, config, key, advance)
-    predicted_s = time.perf_counter() - start
-    # All of a slide's results appear when all of them are written, the store's first.
-    with ExitStack() as published:
-        folder = published.enter_context(new_folder(result_dir, wait_s=SHORT_WRITE_S))
-        if not stored:
-            published.enter_context(new_predictions(reader.path, predictions, mpp0=reader.mpp0))
-        num_hotspots = write_results(reader, predictions, folder, config)
-        keep_what_others_wrote(result_dir, folder, predictor.class_names)
-    num_tiles = int(np.isfinite(predictions.probabilities_cyx[0]).sum())
-    seconds = {"predict": round(predicted_s, 3), "write": round(time.perf_counter() - start - predicted_s, 3)}
-    skipped = stored is not None
-    distance = stored_distance(predictions)
-    return InferReport(slide_id, predictor.model_id, num_tiles, num_hotspots, result_dir, skipped, seconds, distance)
+    if stored:
+        return work.publish(stored, is_new=False)
+    plan, grid = work.plan()
+    with open_journal(work.result_dir, work.journal_key(key, plan)) as journal:
+        stored = _finished(reader, predictor.model_id, key)  # by another process, just now
+        if stored:
+            return work.publish(stored, is_new=False)
+        return work.publish(work.predict(plan, grid, key, journal, advance), is_new=True)
+
+
+class _SlideWork:
+    """One slide and one model."""
+
+    def __init__(
+        self, reader: StoreReader, predictor: Predictor, devices: Devices, project: Project, config: InferConfig
+    ) -> None:
+        self._reader, self._predictor, self._devices, self._config = reader, predictor, devices, config
+        self.result_dir = project.result_dir(reader.slide_id, predictor.model_id)
+        self._seconds: dict[str, float] = {}
+
+    def plan(self) -> tuple[SlidePlan, TileGrid]:
+        """Which tiles, in which batches.
+
+        Raises:
+            NoTissueError: there are none. BadRecipeError: the slide is too coarse.
+        """
+        reader, predictor, config = self._reader, self._predictor, self._config
+        grid = slide_grid(reader, predictor, overlap=config.overlap)
+        tissue, chosen = tissue_tiles(reader, grid, config.min_tissue)
+        level = reader.level_for_downsample(grid.mpp / reader.mpp0)
+        plan = plan_slide(
+            TileSource(reader.path, level, grid.side_px0, grid.tile_px, predictor.stain),
+            grid,
+            chosen,
+            glass=glass_tiles(tissue, len(chosen)),
+            downsample=reader.levels[level].downsample,
+            batch_size=config.batch_size or predictor.usual_batch_size,
+        )
+        return plan, grid
+
+    def journal_key(self, key: Mapping[str, Any], plan: SlidePlan) -> dict[str, Any]:
+        """All that the bits of a batch's result depend on."""
+        how = {"batch_size": plan.batch_size, "tiles": len(plan.order), "run_on": self._predictor.run_on_text}
+        return {**key, **how, "versions": versions()}
+
+    def predict(
+        self, plan: SlidePlan, grid: TileGrid, key: dict[str, Any], journal: Journal, advance: Advance
+    ) -> Predictions:
+        """The slide's map, from the journal's batches and those that are still to do."""
+        start, before = time.perf_counter(), self._devices.seconds
+        advance.expect(len(plan.order))
+        for number in journal.finished:
+            advance(len(journal.finished[number].probabilities_nk))
+        for result in self._devices.results(plan.blocks(set(journal.finished))):
+            journal.add(result)
+            advance(len(result.probabilities_nk))
+        predictions = self._assembled(plan, grid, key, list(journal.finished.values()))
+        self._seconds = {"predict": time.perf_counter() - start, **asdict(self._devices.seconds - before)}
+        return predictions
+
+    def _assembled(
+        self, plan: SlidePlan, grid: TileGrid, key: dict[str, Any], results: list[BatchResult]
+    ) -> Predictions:
+        class_names, config = self._predictor.class_names, self._config
+        results.sort(key=lambda result: result.number)
+        values_nk = np.concatenate([result.probabilities_nk for result in results])
+        distance = self._predictor.hue_distance(np.concatenate([result.hues_n2 for result in results]))
+        oddities = find_oddities(
+            values_nk[: plan.num_tissue],
+            values_nk[plan.num_tissue :],
+            distance,
+            class_names=class_names,
+            config=config,
+        )
+        refuse_implausible(self._reader.slide_id, self._predictor.model_id, oddities, config.refuse)
+        of_tiles_kn = np.full((len(class_names), grid.rows * grid.columns), np.nan, np.float32)
+        of_tiles_kn[:, plan.order[: plan.num_tissue]] = values_nk[: plan.num_tissue].T
+        values_cyx = of_tiles_kn.reshape(-1, grid.rows, grid.columns)
+        if config.overlap:
+            values_cyx = self._on_tissue(merge_tiles(values_cyx, grid), grid.stride_px0)
+        return Predictions(
+            model_id=self._predictor.model_id,
+            class_names=class_names,
+            probabilities_cyx=values_cyx.astype(np.float16),
+            stride_px0=float(grid.stride_px0),
+            side_px0=float(grid.stride_px0 if config.overlap else grid.side_px0),
+            attributes={
+                "made_from": key,
+                "versions": versions(),
+                COLOUR_DISTANCE: distance,
+                "oddities": {oddity.name: oddity.words for oddity in oddities},
+            },
+        )
+
+    def _on_tissue(self, values_cyx: NDArray[np.float32], stride_px0: int) -> NDArray[np.float32]:
+        """Without the cells of glass that a tile's rim reached."""
+        rows, columns = values_cyx.shape[1:]
+        corners = np.stack(np.meshgrid(np.arange(columns), np.arange(rows)), -1).reshape(-1, 2) * stride_px0
+        mask_yx, mask_mpp = read_tissue(self._reader.path)
+        tissue = tissue_fraction(corners.astype(np.int64), stride_px0, mask_yx, mask_mpp / self._reader.mpp0)
+        return np.where(tissue.reshape(rows, columns) > 0, values_cyx, np.nan).astype(np.float32)
+
+    def publish(self, predictions: Predictions, *, is_new: bool) -> InferReport:
+        """All of a slide's results appear when all of them are written, the store's first."""
+        start, reader = time.perf_counter(), self._reader
+        with ExitStack() as published:
+            folder = published.enter_context(new_folder(self.result_dir, wait_s=SHORT_WRITE_S))
+            if is_new:
+                published.enter_context(new_predictions(reader.path, predictions, mpp0=reader.mpp0))
+            num_hotspots = write_results(reader, predictions, folder, self._config)
+            keep_what_others_wrote(self.result_dir, folder, self._predictor.class_names)
+        seconds = {**self._seconds, "write": time.perf_counter() - start}
+        return InferReport(
+            reader.slide_id,
+            self._predictor.model_id,
+            int(np.isfinite(predictions.probabilities_cyx[0]).sum()),
+            num_hotspots,
+            self.result_dir,
+            skipped=not is_new,
+            seconds={phase: round(value, 3) for phase, value in seconds.items()},
+            colour_distance=stored_distance(predictions),
+            oddities=stored_oddities(predictions),
+        )
 
 
 def _check_classes(config: InferConfig, predictor: Predictor) -> None:
@@ -96,8 +213,10 @@ def _check_classes(config: InferConfig, predictor: Predictor) -> None:
         )
 
 
-def tissue_tiles(reader: StoreReader, grid: TileGrid, min_tissue: float) -> NDArray[np.int64]:
-    """Indices into the grid of tiles with enough tissue.
+def tissue_tiles(
+    reader: StoreReader, grid: TileGrid, min_tissue: float
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Share of each of the grid's tiles that is tissue, and indices of those with enough.
 
     Raises:
         NoTissueError: there are none.
@@ -110,80 +229,26 @@ def tissue_tiles(reader: StoreReader, grid: TileGrid, min_tissue: float) -> NDAr
             f"slide {reader.slide_id}: none of {len(tissue)} tiles of {grid.side_px0} level-0 pixels is at least "
             f"{min_tissue:.0%} tissue. Look at the tissue mask in the viewer; lower [infer] min_tissue if it is right."
         )
-    return chosen
+    return tissue, chosen
 
 
-def slide_grid(reader: StoreReader, predictor: Predictor) -> TileGrid:
-    """The grid on which a model looks at a slide."""
+def slide_grid(reader: StoreReader, predictor: Predictor, *, overlap: float = 0.0) -> TileGrid:
+    """The grid on which a model looks at a slide.
+
+    Args:
+        overlap: share of a tile's side that neighbours share.
+
+    Raises:
+        CoarseSlideError: the slide was scanned coarser than the model wants.
+    """
     return tile_grid(
         reader.size_wh_px0,
         reader.mpp0,
         tile_px=predictor.tile_px,
         mpp=predictor.mpp,
+        overlap_px=round(predictor.tile_px * overlap),
         fixed_by=f"model {predictor.model_id}",
     )
-
-
-def read_batches(
-    reader: StoreReader,
-    grid: TileGrid,
-    chosen: NDArray[np.int64],
-    batch_size: int,
-    normalise: Normaliser | None = None,
-) -> Iterator[tuple[NDArray[np.int64], NDArray[np.uint8]]]:
-    """Batches of (grid indices, tiles uint8 NHWC); the next batch is read while the caller works on this one."""
-    level = reader.level_for_downsample(grid.mpp / reader.mpp0)
-    corners_xy0 = grid.corners_xy0
-    batches = np.array_split(chosen, range(batch_size, len(chosen), batch_size))
-    with ThreadPoolExecutor(2) as pool:
-
-        def read(x_px0: int, y_px0: int) -> NDArray[np.uint8]:
-            tile = reader.read_square(level, x_px0, y_px0, grid.side_px0, grid.tile_px)
-            return normalise(tile) if normalise else tile
-
-        def submit(batch: NDArray[np.int64]) -> list[Future[NDArray[np.uint8]]]:
-            return [pool.submit(read, int(x), int(y)) for x, y in corners_xy0[batch]]
-
-        coming = submit(batches[0])
-        for number, batch in enumerate(batches):
-            tiles, coming = coming, submit(batches[number + 1]) if number + 1 < len(batches) else []
-            yield batch, np.stack([tile.result() for tile in tiles])
-
-
-def _predict(
-    reader: StoreReader,
-    predictor: Predictor,
-    config: InferConfig,
-    key: dict[str, Any],
-    advance: Advance,
-) -> Predictions:
-    grid = slide_grid(reader, predictor)
-    normalise = slide_normaliser(reader, predictor.stain) if predictor.stain else None
-    chosen = tissue_tiles(reader, grid, config.min_tissue)
-    advance.expect(len(chosen))
-    values = np.full((len(predictor.class_names), grid.rows * grid.columns), np.nan, np.float32)
-    colours = StainCheck(predictor)
-    for batch, tiles_nhwc in read_batches(reader, grid, chosen, config.batch_size, normalise):
-        values[:, batch] = predictor.predict(tiles_nhwc).T
-        colours.add(tiles_nhwc)
-        advance(len(batch))
-    _check_varied(values[:, chosen], predictor.model_id, reader.slide_id)
-    return Predictions(
-        model_id=predictor.model_id,
-        class_names=predictor.class_names,
-        probabilities_cyx=values.reshape(-1, grid.rows, grid.columns).astype(np.float16),
-        stride_px0=float(grid.stride_px0),
-        side_px0=float(grid.side_px0),
-        attributes={"made_from": key, "versions": versions(), COLOUR_DISTANCE: colours.distance()},
-    )
-
-
-def _check_varied(values_kn: NDArray[np.float32], model_id: str, slide_id: str) -> None:
-    if values_kn.shape[1] >= SAME_EVERYWHERE_MIN_TILES and (values_kn == values_kn[:, :1]).all():
-        raise ImplausibleOutputError(
-            f"model {model_id} gives all {values_kn.shape[1]} tiles of slide {slide_id} exactly the same answer "
-            f"({', '.join(f'{v:.3f}' for v in values_kn[:, 0])}). Its weights are damaged, or training failed."
-        )
 
 
 def _finished(reader: StoreReader, model_id: str, key: dict[str, Any]) -> Predictions | None:

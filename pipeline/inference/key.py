@@ -13,6 +13,7 @@ from pipeline.store.qc_scores import read_stain_fit
 from pipeline.store.reader import StoreReader
 
 NUMERICS = {"dtype": "float32"}
+_DTYPES = {"fp32": "float32", "bf16": "bfloat16"}
 
 
 def prediction_key(reader: StoreReader, predictor: Predictor, config: InferConfig) -> dict[str, Any]:
@@ -25,8 +26,13 @@ def prediction_key(reader: StoreReader, predictor: Predictor, config: InferConfi
         "source_sha256": reader.source_sha256,
         "model": predictor.identity,
         "tiles": {"tile_px": predictor.tile_px, "mpp": predictor.mpp, "min_tissue": config.min_tissue},
-        "numerics": NUMERICS,
+        "numerics": {"dtype": _DTYPES[predictor.run_on.numerics.precision]},
     }
+    # Stated where they are used: predictions made before there were such settings stay finished.
+    if config.overlap:
+        key["tiles"]["overlap"] = config.overlap
+    if predictor.run_on.views != "none":
+        key["views"] = predictor.run_on.views
     if predictor.stain:
         fit = read_stain_fit(reader, predictor.stain["method"])
         key["stain"] = {**predictor.stain, "fit": fit}  # fitted again, tiles look different

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,28 @@ from numpy.typing import NDArray
 
 from pipeline.errors import ImplausibleOutputError
 from training import inference
+from training.inference import Numerics as Numerics
+from training.inference import RunOn as RunOn
+from training.inference import Seconds
+
+SUM_TOLERANCE = 1e-3
+CPU_BATCH_PX, GPU_BATCH_PX = 32 * 224**2, 512 * 224**2
+"""Area of the tiles in a batch: fewer leave cores idle, more take memory and are no faster."""
+
+
+def default_device() -> str:
+    """The first GPU, where there is one."""
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def use_threads(count: int) -> None:
+    """Threads within an operation of this process, on a CPU."""
+    torch.set_num_threads(count)
+
+
+def available_devices() -> list[str]:
+    """All that this machine has, as torch names them."""
+    return ["cpu", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))]
 
 
 class Predictor:
@@ -18,6 +41,7 @@ class Predictor:
 
     def __init__(self, classifier: inference.Classifier) -> None:
         self._classifier = classifier
+        self.run_on = classifier.run_on
         self.model_id = classifier.model_id
         self.class_names = classifier.class_names
         self.tile_px = classifier.tile_px
@@ -37,35 +61,68 @@ class Predictor:
         """Whether the package says what colours it was trained on."""
 
     @classmethod
-    def load(cls, package: Path) -> Predictor:
+    def load(cls, package: Path, run_on: RunOn | None = None) -> Predictor:
         """Open a model package.
 
+        Args:
+            run_on: where and how it runs; None: on a GPU if there is one.
+
         Raises:
-            UnreadableError: not a package, or damaged.
+            UnreadableError: not a package, or damaged. BadRecipeError: devices that it cannot run on.
         """
-        return cls._open(package, inference.Classifier.load)
+        return cls(inference.Classifier.load(package, run_on or RunOn(default_device())))
 
     @classmethod
     def untrained(cls, package: Path) -> Predictor:
         """The package's network with fresh random weights, as a baseline."""
-        return cls._open(package, inference.Classifier.untrained)
+        return cls(inference.Classifier.untrained(package, RunOn(default_device())))
 
-    @classmethod
-    def _open(cls, package: Path, opener: Callable[..., inference.Classifier]) -> Predictor:
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-        return cls(opener(package, device=device))
+    @property
+    def run_on_text(self) -> dict[str, object]:
+        """What the bits of a probability depend on beside the model and the tiles, as JSON."""
+        kind = "+".join(part.split(":")[0] for part in self.run_on.device.split("+"))
+        return {"device": kind, **asdict(self.run_on.numerics)}
+
+    @property
+    def usual_batch_size(self) -> int:
+        """Tiles that go through the network together where nobody says how many."""
+        area = GPU_BATCH_PX if self.run_on.device.startswith("cuda") else CPU_BATCH_PX
+        return max(1, area // self.tile_px**2)
+
+    @property
+    def seconds(self) -> Seconds:
+        """Where the time of all results so far went: transfer, compute."""
+        return self._classifier.seconds
 
     def predict(self, tiles_nhwc: NDArray[np.uint8]) -> NDArray[np.float32]:
         """Class probabilities, float32 (tiles, classes), of uint8 tiles (tiles, tile_px, tile_px, 3).
 
         Raises:
-            ImplausibleOutputError: the network gives numbers that are not finite.
+            ImplausibleOutputError: the network gives numbers that are no probabilities.
         """
-        probabilities_nk = self._classifier.predict(tiles_nhwc)
+        return self.start(tiles_nhwc)()
+
+    def start(self, tiles_nhwc: NDArray[np.uint8]) -> Callable[[], NDArray[np.float32]]:
+        """Begin what `predict` does, and go on; on a GPU it runs meanwhile. The tiles must stay as they are.
+
+        Returns:
+            what waits for the probabilities and gives them.
+        """
+        running = self._classifier.start(tiles_nhwc)
+        return lambda: self._plausible(running.result())
+
+    def _plausible(self, probabilities_nk: NDArray[np.float32]) -> NDArray[np.float32]:
         if not np.isfinite(probabilities_nk).all():
             raise ImplausibleOutputError(
                 f"model {self.model_id} gives probabilities that are not numbers. "
                 "Its weights are damaged or training diverged: lower [optim] lr and train again."
+            )
+        furthest = float(np.abs(probabilities_nk.sum(1) - 1).max(initial=0))
+        if probabilities_nk.min(initial=0) < 0 or furthest > SUM_TOLERANCE:
+            raise ImplausibleOutputError(
+                f"model {self.model_id} gives shares from {probabilities_nk.min():.3g} to {probabilities_nk.max():.3g} "
+                f"whose sum misses 1 by up to {furthest:.3g}: no probabilities. Its package describes its outputs "
+                "wrongly, or its weights are damaged."
             )
         return probabilities_nk
 

@@ -8,32 +8,53 @@ from pathlib import Path
 from typing import ClassVar
 
 from pipeline.config import InferConfig
-from pipeline.errors import GemslideError
+from pipeline.errors import GemslideError, QcFailedError
+from pipeline.inference.devices import Devices, ManyDevices, OneDevice
 from pipeline.inference.infer import infer_slide
 from pipeline.inference.key import prediction_key, read_stored_key
-from pipeline.inference.predictor import Predictor
-from pipeline.inference.stain_check import COLOUR_DISTANCE, NOT_KNOWN, warning_of
+from pipeline.inference.predictor import Numerics, Predictor, RunOn
+from pipeline.inference.stain_check import COLOUR_DISTANCE, NOT_KNOWN
 from pipeline.jobs.key import Key
 from pipeline.jobs.stage import Stage, StageReport
 from pipeline.progress import Advance
 from pipeline.project import Project
 from pipeline.run_record import SlideOutcome
 from pipeline.store.overlays import predictions_path
+from pipeline.store.qc_scores import stored_summary
 from pipeline.store.reader import StoreReader
 
 
-def load_once(package: Path) -> Predictor:
+def load_once(package: Path, run_on: RunOn | None = None) -> Predictor:
     """A model stays open from slide to slide, until its package is another.
 
     Raises:
-        UnreadableError: not a package, or damaged.
+        UnreadableError: not a package, or damaged. BadRecipeError: devices that it cannot run on.
     """
-    return _load(package, tuple(_identity(package / name) for name in ("config.json", "model.safetensors")))
+    return _load(package, run_on, tuple(_identity(package / name) for name in ("config.json", "model.safetensors")))
 
 
 @lru_cache(maxsize=1)
-def _load(package: Path, _: object) -> Predictor:
-    return Predictor.load(package)
+def _load(package: Path, run_on: RunOn | None, _: object) -> Predictor:
+    return Predictor.load(package, run_on)
+
+
+@lru_cache(maxsize=1)
+def open_devices(package: Path, names: tuple[str, ...], config: InferConfig) -> Devices:
+    """The devices that a model runs on; they stay open from slide to slide.
+
+    Raises:
+        UnreadableError: not a package, or damaged. BadRecipeError: devices that it cannot run on.
+    """
+    run_on = tuple(run_on_of(name, config) for name in names)
+    if len(run_on) == 1:
+        return OneDevice(load_once(package, run_on[0]))
+    return ManyDevices(package, run_on)
+
+
+def run_on_of(device: str, config: InferConfig) -> RunOn:
+    """Where and how a model runs, by the settings."""
+    numerics = Numerics(config.precision, deterministic=config.deterministic, compile=config.compile)
+    return RunOn(device, numerics, config.views)
 
 
 def _identity(path: Path) -> tuple[int, ...]:
@@ -53,29 +74,35 @@ class InferStage(Stage):
     package: Path
     project: Project
     config: InferConfig
+    devices: tuple[str, ...] = ("cpu",)
+    """As `named_devices` gives them."""
 
     def key(self) -> Key:
-        return prediction_key(self._reader(), load_once(self.package), self.config)
+        return prediction_key(self._reader(), self._devices().predictor, self.config)
 
     def made_from(self) -> Key | None:
         try:
-            return read_stored_key(self._reader(), load_once(self.package).model_id)
+            return read_stored_key(self._reader(), self.package.name)
         except GemslideError:
             return None
 
     def outputs(self) -> tuple[Path, ...]:
-        model_id, store = load_once(self.package).model_id, self.project.store_path(self.slide_id)
+        model_id, store = self.package.name, self.project.store_path(self.slide_id)
         return (predictions_path(store, model_id), self.project.result_dir(self.slide_id, model_id))
 
     def run(self, advance: Advance) -> StageReport:
-        predictor = load_once(self.package)
-        report = infer_slide(self.slide_id, predictor, self.project, self.config, advance=advance)
+        devices = self._devices()
+        if self.config.require_qc:
+            check_qc(self._reader())
+        report = infer_slide(
+            self.slide_id, devices.predictor, self.project, self.config, devices=devices, advance=advance
+        )
         outcome = SlideOutcome(
             self.slide_id,
             "skipped" if report.skipped else "done",
             message=f"{'kept' if report.skipped else 'done'}: {report.num_tiles} tiles, {report.num_hotspots} hotspots",
             output=str(report.result_dir),
-            seconds=round(sum(report.seconds.values()), 3),
+            seconds=round(report.seconds.get("predict", 0.0) + report.seconds["write"], 3),
         )
         distance = report.colour_distance
         return StageReport(
@@ -83,8 +110,29 @@ class InferStage(Stage):
             outputs=(report.result_dir,),
             seconds=report.seconds,
             facts={COLOUR_DISTANCE: NOT_KNOWN if distance is None else distance},
-            warning=warning_of(distance),
+            warning="; ".join(oddity.words for oddity in report.oddities) or None,
         )
+
+    def _devices(self) -> Devices:
+        return open_devices(self.package, self.devices, self.config)
 
     def _reader(self) -> StoreReader:
         return StoreReader(self.project.store_path(self.slide_id))
+
+
+def check_qc(reader: StoreReader) -> None:
+    """Stop where a slide was not found good.
+
+    Raises:
+        QcFailedError: it is for review, or was never checked.
+    """
+    summary = stored_summary(reader)
+    if summary is None:
+        raise QcFailedError(
+            f"slide {reader.slide_id}: was never checked, and [infer] require_qc asks for it. Run `gemslide qc` first."
+        )
+    if summary["verdict"] != "ok":
+        raise QcFailedError(
+            f"slide {reader.slide_id}: quality control says {summary['verdict']} ({'; '.join(summary['reasons'])}). "
+            "Look at it; to predict it all the same, set [infer] require_qc = false."
+        )

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-from numpy.typing import NDArray
-
-from pipeline.inference.predictor import Predictor
 from pipeline.store.overlays import Predictions
 
 FAR = 3.5
@@ -19,23 +15,6 @@ COLOUR_DISTANCE = "colour_distance"
 """Key in predictions' attributes and in the run record."""
 NOT_KNOWN = "not known"
 """In a run record."""
-
-
-class StainCheck:
-    """Looks at a slide's tiles as they are predicted."""
-
-    def __init__(self, predictor: Predictor) -> None:
-        self._predictor = predictor
-        self._hues: list[NDArray[np.float64]] = []
-
-    def add(self, tiles_nhwc: NDArray[np.uint8]) -> None:
-        """Take tiles into account, as the model sees them: normalised, where it asks for that."""
-        if self._predictor.knows_its_hues:
-            self._hues.append(self._predictor.tile_hues(tiles_nhwc))
-
-    def distance(self) -> float | None:
-        """Of the slide's hue from the training tiles', in their spreads; None: the model's package does not say."""
-        return self._predictor.hue_distance(np.concatenate(self._hues)) if self._hues else None
 
 
 def stored_distance(predictions: Predictions) -> float | None:

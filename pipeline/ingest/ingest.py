@@ -159,12 +159,7 @@ def _finished(store: Path, source: Source, mpp: Mpp, config: IngestConfig, start
     reader = StoreReader(store)
     attributes = reader.attributes
     changed = differences(_made_from(attributes), _key(source.sha256, mpp, config))
-    if "source_sha256" in changed:
-        raise ChangedSourceError(
-            f"slide {reader.slide_id}: the store {store} was made from other bytes (SHA-256 "
-            f"{attributes.source.sha256[:12]}…, now {source.sha256[:12]}…). Give the slide another `slide_id`, "
-            "or delete the store if the old file was wrong."
-        )
+    _check_same_bytes(reader, source.sha256)
     if changed:
         raise ChangedSourceError(
             f"slide {reader.slide_id}: the store {store} was made with other settings ({', '.join(changed)}). "
@@ -177,6 +172,27 @@ def _finished(store: Path, source: Source, mpp: Mpp, config: IngestConfig, start
     return IngestReport(
         reader.slide_id, store, source.sha256, True, fraction, attributes.levels, seconds, mask_made=mask is not None
     )
+
+
+def check_same_source(request: IngestRequest, store: Path) -> str:
+    """Check that a store was made from the bytes of a slide, whatever the settings. Returns their SHA-256.
+
+    Raises:
+        ChangedSourceError: it was not. UnreadableError: the slide or the store.
+    """
+    with open_slide(request.path, request.series) as slide:
+        sha256 = sha256_of_files(slide.files)
+    _check_same_bytes(StoreReader(store), sha256)
+    return sha256
+
+
+def _check_same_bytes(reader: StoreReader, sha256: str) -> None:
+    stored = reader.source_sha256
+    if stored != sha256:
+        raise ChangedSourceError(
+            f"slide {reader.slide_id}: the store {reader.path} was made from other bytes (SHA-256 {stored[:12]}…, now "
+            f"{sha256[:12]}…). Give the slide another `slide_id`, or delete the store if the old file was wrong."
+        )
 
 
 def ingest_key(request: IngestRequest, config: IngestConfig) -> Key:

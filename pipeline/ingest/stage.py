@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
 from pipeline.config import IngestConfig
-from pipeline.ingest.ingest import IngestReport, IngestRequest, ingest_key, ingest_slide, stored_key
+from pipeline.ingest.ingest import IngestReport, IngestRequest, check_same_source, ingest_key, ingest_slide, stored_key
 from pipeline.jobs.key import Key
 from pipeline.jobs.stage import Stage, StageReport
 from pipeline.progress import Advance
@@ -47,6 +48,21 @@ class IngestStage(Stage):
             f"slide {self.slide_id}: the process that read {self.request.path.name} {how}. "
             "If memory ran out, use fewer --workers; else the file is damaged: try it alone."
         )
+
+
+@dataclass(frozen=True)
+class IngestIfMissing(IngestStage):
+    """For who needs a slide's store and does not mind with which settings it was ingested."""
+
+    def run(self, advance: Advance) -> StageReport:
+        store = self.project.store_path(self.slide_id)
+        if not store.exists():
+            return super().run(advance)
+        start = time.perf_counter()
+        sha256 = check_same_source(self.request, store)
+        seconds = round(time.perf_counter() - start, 3)
+        outcome = SlideOutcome(self.slide_id, "skipped", message="kept", output=str(store), seconds=seconds)
+        return StageReport(outcome, ({"id": self.slide_id, "sha256": sha256},), (store,))
 
 
 def _report(report: IngestReport) -> StageReport:

@@ -147,10 +147,14 @@ class ArrayReader:
         spec = self.spec
         if not (0 <= row < spec.rows and 0 <= column < spec.columns):
             raise IndexError(f"chunk row {row}, column {column}: the level has {spec.rows} × {spec.columns}")
-        return self._chunks(row, range(column, column + 1))[0]
+        return self.chunks(row, range(column, column + 1))[0]
 
-    def _chunks(self, row: int, columns: range) -> list[bytes | None]:
-        """Neighbouring chunks of one row, those of a shard in one read where they lie side by side."""
+    def chunks(self, row: int, columns: range) -> list[bytes | None]:
+        """Neighbouring chunks of one row inside the grid, those of a shard in one read where they lie side by side.
+
+        Raises:
+            CorruptTileError: as `chunk`.
+        """
         n = self.spec.shard_chunks
         found: list[bytes | None] = []
         for shard_column in range(columns.start // n, (columns.stop - 1) // n + 1):
@@ -204,6 +208,14 @@ class ArrayReader:
         data = self.chunk(row, column)
         return None if data is None else self._decoded(data, row, column)
 
+    def decode(self, stream: bytes, row: int, column: int) -> Pixels:
+        """Pixels of a chunk's stream, in memory that this thread uses again for the next one.
+
+        Raises:
+            CorruptTileError: cannot be decoded.
+        """
+        return self._decoded(stream, row, column, out=_scratch(self.spec.chunk_px))
+
     def _decoded(self, data: bytes, row: int, column: int, *, out: Pixels | None = None) -> Pixels:
         try:
             return decode_chunk(self.spec.codec, data, self.spec.chunk_px, out=out)
@@ -232,13 +244,13 @@ class ArrayReader:
             """Decode neighbouring chunks of one row into their place."""
             top, bottom = max(inside.y_px, row * t), min(inside.bottom_px, (row + 1) * t)
             band = region[top - box.y_px : bottom - box.y_px]
-            for column, data in zip(range(first, end), self._chunks(row, range(first, end)), strict=True):
+            for column, data in zip(range(first, end), self.chunks(row, range(first, end)), strict=True):
                 left, right = max(inside.x_px, column * t), min(inside.right_px, (column + 1) * t)
                 part = band[:, left - box.x_px : right - box.x_px]
                 if data is None:
                     part[...] = FILL_VALUE
                 else:
-                    chunk = self._decoded(data, row, column, out=_scratch(t))
+                    chunk = self.decode(data, row, column)
                     part[...] = chunk[top - row * t : bottom - row * t, left - column * t : right - column * t]
 
         rows, columns = inside.cells(t)

@@ -131,6 +131,12 @@ class ImplausibleOutputError(GemslideError):
     code = "insane_output"
 
 
+class QcFailedError(GemslideError):
+    """Quality control did not find the slide good, or never looked at it, and the settings ask for that."""
+
+    code = "qc_failed"
+
+
 class ProcessFailedError(GemslideError):
     """A process that gemslide started ended without an answer: it crashed, or was ended."""
 

@@ -147,7 +147,8 @@ def test_a_slide_of_another_stain_is_predicted_with_a_warning_that_stays(road, p
     lines = [json.loads(done.out) for done in (first, again)]
     assert [line["status"] for line in lines] == ["done", "skipped"]
     for done, line in zip((first, again), lines, strict=True):
-        assert f"warning: slide {road.test_slide}: its colours are far from those of" in done.err
+        assert f"warning: slide {road.test_slide}: " in done.err
+        assert "its colours are far from those of" in done.err
         assert "its colours are far from those of the model's training tiles" in line["message"]
     records = [json.loads(path.read_text()) for path in sorted(project.runs_dir.glob("*.json"))]
     distances = [record[COLOUR_DISTANCE][road.test_slide] for record in records if record["verb"] == "infer"]
@@ -161,7 +162,7 @@ def test_a_package_of_an_earlier_version_says_nothing_and_the_record_that_it_is_
     done = gemslide("infer", road.model_id, road.test_slide, "--project", project.root)
 
     assert done.code == 0
-    assert "warning" not in done.err
+    assert "its colours" not in done.err
     records = [json.loads(path.read_text()) for path in project.runs_dir.glob("*.json")]
     assert [record[COLOUR_DISTANCE] for record in records if record["verb"] == "infer"] == [
         {road.test_slide: "not known"}

@@ -1,0 +1,128 @@
+"""What a model does on a slide: batches, which are never done twice, in blocks, which are handed to a device."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.grid import TileGrid
+
+SQUARE_PX = 5120
+"""Side of the squares of a level whose tiles are read together: a chunk between two tiles is then decoded once."""
+BLOCK_TILES = 512
+BLOCK_BYTES = 96 * 2**20
+"""Of a block's finished tiles; one batch at least."""
+MAX_LOOKED_AT = 1000
+"""Tiles of a slide whose colours are measured: more hardly change a median."""
+
+
+@dataclass(frozen=True)
+class TileSource:
+    """Where tiles come from, and how they are finished; enough for another process to read them."""
+
+    store: Path
+    level: int
+    side_px0: int
+    tile_px: int
+    stain: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True)
+class Block:
+    """Consecutive batches that one device does."""
+
+    source: TileSource
+    batches: tuple[int, ...]
+    """Their numbers in the plan."""
+    batch_size: int
+    corners_xy0: NDArray[np.int64]
+    """(tiles, 2), level-0 pixels; in order of reading. All batches but a slide's last are full."""
+    squares: NDArray[np.int64]
+    """(tiles,): tiles of the same number lie near each other and are read together."""
+    looked_at: NDArray[np.bool_]
+    """(tiles,): whose colours are measured."""
+
+    def tiles_of(self, index: int) -> slice:
+        """Which of the block's tiles its batch of this index holds."""
+        return slice(index * self.batch_size, min((index + 1) * self.batch_size, len(self.corners_xy0)))
+
+
+@dataclass(frozen=True)
+class SlidePlan:
+    """A slide's tiles in order of reading. The same plan gives the same batches on every run and every machine."""
+
+    source: TileSource
+    corners_xy0: NDArray[np.int64]
+    order: NDArray[np.int64]
+    """Index into the grid of each tile."""
+    squares: NDArray[np.int64]
+    batch_size: int
+    num_glass: int = 0
+    """The last tiles: without tissue, to see what the model makes of them."""
+    max_block_tiles: int = BLOCK_TILES
+
+    @property
+    def num_tissue(self) -> int:
+        return len(self.order) - self.num_glass
+
+    @property
+    def num_batches(self) -> int:
+        return -(-len(self.order) // self.batch_size)
+
+    def tiles_of(self, batch: int) -> slice:
+        """Which of the plan's tiles a batch holds."""
+        return slice(batch * self.batch_size, min((batch + 1) * self.batch_size, len(self.order)))
+
+    @property
+    def batches_in_block(self) -> int:
+        batch_bytes = 3 * self.source.tile_px**2 * self.batch_size
+        return max(1, min(self.max_block_tiles // self.batch_size, BLOCK_BYTES // batch_bytes))
+
+    def blocks(self, finished: Container[int] = ()) -> Iterator[Block]:
+        """All batches that are not finished, in blocks."""
+        looked_at = np.zeros(len(self.order), np.bool_)
+        looked_at[:: -(-len(self.order) // MAX_LOOKED_AT)] = True
+        for start in range(0, self.num_batches, self.batches_in_block):
+            numbers = range(start, min(start + self.batches_in_block, self.num_batches))
+            todo = tuple(number for number in numbers if number not in finished)
+            if not todo:
+                continue
+            tiles = np.concatenate([np.arange(len(self.order))[self.tiles_of(number)] for number in todo])
+            yield Block(
+                self.source, todo, self.batch_size, self.corners_xy0[tiles], self.squares[tiles], looked_at[tiles]
+            )
+
+
+def plan_slide(
+    source: TileSource,
+    grid: TileGrid,
+    chosen: NDArray[np.int64],
+    *,
+    glass: NDArray[np.int64],
+    downsample: float,
+    batch_size: int,
+) -> SlidePlan:
+    """Order a slide's tiles square by square.
+
+    Args:
+        chosen: indices into the grid.
+        glass: indices of tiles without tissue, which come last.
+        downsample: level-0 pixels per pixel of the level that is read.
+    """
+    tiles_across = max(1, round(SQUARE_PX * downsample / grid.stride_px0))
+    squares_across = grid.columns // tiles_across + 1
+
+    def square_of(tiles: NDArray[np.int64]) -> NDArray[np.int64]:
+        rows, columns = np.divmod(tiles, grid.columns)
+        numbers: NDArray[np.int64] = rows // tiles_across * squares_across + columns // tiles_across
+        return numbers
+
+    tissue = chosen[np.lexsort((chosen, square_of(chosen)))]
+    order = np.concatenate([tissue, glass])
+    squares = np.concatenate([square_of(tissue), -1 - np.arange(len(glass))])  # far apart: read one by one
+    return SlidePlan(source, grid.corners_xy0[order], order, squares, batch_size, len(glass))

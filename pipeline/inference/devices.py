@@ -1,0 +1,236 @@
+"""Devices that predict blocks: this process with one of them, or a process for each of several."""
+
+from __future__ import annotations
+
+import multiprocessing
+import queue
+import threading
+from collections import deque
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Protocol
+
+from pipeline.errors import BadRecipeError, GemslideError, ProcessFailedError
+from pipeline.inference.blocks import Block
+from pipeline.inference.journal import BatchResult
+from pipeline.inference.predicting import BlockPredictor, Seconds
+from pipeline.inference.predictor import Predictor, RunOn, available_devices, default_device, use_threads
+from pipeline.jobs.worker_process import begin_worker
+from pipeline.store.threads import CORES
+from training.foundation.spelling import nearest
+
+BLOCKS_AHEAD = 3
+"""That a device knows of: one in work, one being read, one to follow."""
+
+
+class Devices(Protocol):
+    """What predicts blocks."""
+
+    @property
+    def predictor(self) -> Predictor:
+        """The model, for what it says of itself."""
+
+    @property
+    def seconds(self) -> Seconds:
+        """Where the time of everything so far went, on all devices together."""
+
+    def results(self, blocks: Iterator[Block]) -> Iterator[BatchResult]:
+        """Results of all batches, as they come.
+
+        Raises:
+            CorruptTileError, UnreadableError: the store. ImplausibleOutputError: the model.
+            ProcessFailedError: the process of a device is gone.
+        """
+
+
+def named_devices(names: str) -> tuple[str, ...]:
+    """The devices that a person asks for: "cpu", "cuda", "cuda:0,cuda:1", or "cuda:0+cuda:1" for one model over two.
+
+    Args:
+        names: as typed; "auto" is the first GPU, where there is one, and the CPU elsewhere.
+
+    Raises:
+        BadRecipeError: this machine has no such device.
+    """
+    if names == "auto":
+        return (default_device(),)
+    known = available_devices()
+    groups = tuple(
+        "+".join(_known(part.strip(), names, known) for part in group.split("+")) for group in names.split(",")
+    )
+    return groups
+
+
+def _known(name: str, typed: str, known: list[str]) -> str:
+    if name == "cuda" and "cuda:0" in known:
+        return "cuda:0"
+    if name in known:
+        return name
+    raise BadRecipeError(
+        f"--devices {typed}: there is no {name!r} here. There are: {', '.join(known)}."
+        + (f" Did you mean {near[0]}?" if (near := nearest(name, known, most=1)) else "")
+    )
+
+
+class OneDevice:
+    """A device that this process works with."""
+
+    def __init__(self, predictor: Predictor, *, threads: int = CORES) -> None:
+        self.predictor, self._threads = predictor, threads
+        self.seconds = Seconds()
+
+    def results(self, blocks: Iterator[Block]) -> Iterator[BatchResult]:
+        """See `Devices`."""
+        before = self.seconds
+        on_device = self.predictor.seconds
+        earlier = Seconds(transfer=on_device.transfer, compute=on_device.compute)
+        with BlockPredictor(self.predictor, threads=self._threads) as work:
+            for result in work.results(lambda _: next(blocks, None)):
+                self.seconds = before + work.seconds - earlier
+                yield result
+
+
+class ManyDevices(AbstractContextManager["ManyDevices"]):
+    """A process for each device. Each is given blocks as it finishes others: slides are spread, and large ones too.
+
+    Use as a context manager; processes start with the first block.
+    """
+
+    def __init__(self, package: Path, run_on: tuple[RunOn, ...]) -> None:
+        self.predictor = Predictor.load(package, RunOn("cpu", run_on[0].numerics, run_on[0].views))
+        share = max(1, CORES // len(run_on))
+        self._workers = [_Worker(package, each, threads=share) for each in run_on]
+
+    @property
+    def seconds(self) -> Seconds:
+        """See `Devices`."""
+        return sum((worker.seconds for worker in self._workers), Seconds())
+
+    def results(self, blocks: Iterator[Block]) -> Iterator[BatchResult]:
+        """See `Devices`."""
+        try:
+            yield from self._results(blocks)
+        except BaseException:
+            self._end()  # what they still do belongs to a slide that is given up
+            raise
+
+    def _results(self, blocks: Iterator[Block]) -> Iterator[BatchResult]:
+        while True:
+            for worker in self._workers:
+                while worker.has_room and (block := next(blocks, None)) is not None:
+                    worker.send(block)
+            busy = {worker.connection: worker for worker in self._workers if worker.connection and worker.is_busy}
+            if not busy:
+                return
+            for connection in wait(list(busy)):
+                assert isinstance(connection, Connection)
+                yield busy[connection].receive()
+
+    def _end(self) -> None:
+        for worker in self._workers:
+            worker.end()
+
+    def __exit__(self, *exc: object) -> None:
+        self._end()
+
+
+class _Worker:
+    """The process of one device, and what it was given."""
+
+    def __init__(self, package: Path, run_on: RunOn, *, threads: int) -> None:
+        self._package, self._run_on, self._threads = package, run_on, threads
+        self._process: multiprocessing.process.BaseProcess | None = None
+        self._outstanding: deque[set[int]] = deque()
+        self._earlier = self._now = Seconds()
+        self.connection: Connection | None = None
+
+    @property
+    def seconds(self) -> Seconds:
+        return self._earlier + self._now
+
+    @property
+    def has_room(self) -> bool:
+        return len(self._outstanding) < BLOCKS_AHEAD
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(self._outstanding)
+
+    def send(self, block: Block) -> None:
+        if self.connection is None:
+            context = multiprocessing.get_context("spawn")
+            self.connection, theirs = context.Pipe()
+            work = (theirs, self._package, self._run_on, self._threads)
+            self._process = context.Process(target=_serve, args=work, daemon=True)
+            self._process.start()
+            theirs.close()
+        try:
+            self.connection.send(block)
+        except OSError as error:
+            raise self._crashed() from error
+        self._outstanding.append(set(block.batches))
+
+    def receive(self) -> BatchResult:
+        assert self.connection
+        try:
+            message, self._now = self.connection.recv()
+        except (EOFError, OSError) as error:
+            raise self._crashed() from error
+        if isinstance(message, Exception):
+            raise message
+        assert isinstance(message, BatchResult)
+        self._outstanding[0].discard(message.number)
+        if not self._outstanding[0]:
+            self._outstanding.popleft()
+        return message
+
+    def _crashed(self) -> ProcessFailedError:
+        if self._process:
+            self._process.join()
+        code = self._process.exitcode if self._process else None
+        return ProcessFailedError(
+            f"the process of device {self._run_on.device} crashed or was ended (exit code {code}). Finished batches "
+            "are kept: run again. If memory ran out, use a smaller [infer] batch_size."
+        )
+
+    def end(self) -> None:
+        if self._process:
+            self._process.kill()
+            self._process.join()
+        if self.connection:
+            self.connection.close()
+        self._process = self.connection = None
+        self._outstanding.clear()
+        self._earlier, self._now = self._earlier + self._now, Seconds()
+
+
+def _serve(connection: Connection, package: Path, run_on: RunOn, threads: int) -> None:
+    """Predict the blocks that come, until the other end is closed."""
+    begin_worker()
+    use_threads(threads)
+    incoming: queue.SimpleQueue[Block | None] = queue.SimpleQueue()
+    threading.Thread(target=_receive, args=(connection, incoming), daemon=True).start()
+
+    def take(may_wait: bool) -> Block | None:
+        try:
+            return incoming.get(block=may_wait)
+        except queue.Empty:
+            return None
+
+    try:
+        with BlockPredictor(Predictor.load(package, run_on), threads=threads) as work:
+            for result in work.results(take):
+                connection.send((result, work.seconds))
+    except GemslideError as error:
+        connection.send((error, Seconds()))
+
+
+def _receive(connection: Connection, incoming: queue.SimpleQueue[Block | None]) -> None:
+    while True:
+        try:
+            incoming.put(connection.recv())
+        except (EOFError, OSError):
+            incoming.put(None)
+            return

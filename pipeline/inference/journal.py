@@ -1,0 +1,146 @@
+"""Finished batches of one slide and model, on disk until the predictions are published: a killed run goes on there."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import time
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.errors import ImplausibleOutputError
+from pipeline.files import explain_unwritable
+from training.foundation.locks import lock_temporary
+from training.foundation.publish import RESUME_KEY, fsync_dir, remove, write_text_atomic
+from training.foundation.reading import read_regular
+
+_RECORD = struct.Struct("<IIIII")
+"""Number of the batch, tiles, classes, tiles whose hues follow, CRC-32 of all that follows."""
+SYNC_EVERY_S = 1.0
+"""A killed process loses nothing that was written; a power cut loses at most this."""
+
+
+@dataclass(frozen=True)
+class BatchResult:
+    """What is known of a batch of tiles."""
+
+    number: int
+    probabilities_nk: NDArray[np.float32]
+    hues_n2: NDArray[np.float64]
+    """Of those of its tiles that were looked at."""
+
+    def to_bytes(self) -> bytes:
+        """A record: what `from_bytes` reads."""
+        payload = self.probabilities_nk.astype("<f4").tobytes() + self.hues_n2.astype("<f8").tobytes()
+        tiles, classes = self.probabilities_nk.shape
+        return _RECORD.pack(self.number, tiles, classes, len(self.hues_n2), zlib.crc32(payload)) + payload
+
+
+class Journal:
+    """Results that were written, and those of a run that was killed. See `open_journal`."""
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self._path, self._descriptor = path, descriptor
+        self._synced = time.monotonic()
+        self.finished: dict[int, BatchResult] = {}
+        end = 0
+        for result, end in _records(os.pread(descriptor, os.fstat(descriptor).st_size, 0)):  # noqa: B007
+            self.finished[result.number] = result
+        os.ftruncate(descriptor, end)  # of the last record only a part may have been written
+        os.lseek(descriptor, end, os.SEEK_SET)
+
+    def add(self, result: BatchResult) -> None:
+        """Keep a batch's result.
+
+        Raises:
+            DiskFullError: no space.
+        """
+        with explain_unwritable(self._path):
+            view = memoryview(result.to_bytes())
+            while view:
+                view = view[os.write(self._descriptor, view) :]
+            if time.monotonic() - self._synced >= SYNC_EVERY_S:
+                os.fsync(self._descriptor)
+                self._synced = time.monotonic()
+        self.finished[result.number] = result
+
+
+@contextmanager
+def open_journal(final: Path, key: Mapping[str, Any]) -> Iterator[Journal]:
+    """The journal of what will be published as `final`; it is removed when the block ends without an error.
+
+    Whatever else ends the block leaves it for the next run with the same key; only what a broken model said goes.
+    One of another key is begun anew.
+
+    Args:
+        key: all that the results of its batches depend on, as JSON.
+
+    Raises:
+        LockedError: another process works on the same. DiskFullError: not writable.
+    """
+    folder = final.with_name(f".{final.name}.batches.partial")
+    with explain_unwritable(final):
+        final.parent.mkdir(parents=True, exist_ok=True)
+        lock = lock_temporary(folder, final, lambda: _make_and_open(folder))
+    try:
+        with explain_unwritable(final):
+            _keep_if_same(folder, json.dumps(key, sort_keys=True))
+            descriptor = os.open(folder / "batches", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+        try:
+            yield Journal(folder / "batches", descriptor)
+        except ImplausibleOutputError:
+            _remove(folder)
+            raise
+        finally:
+            os.close(descriptor)
+        _remove(folder)
+    finally:
+        os.close(lock)
+
+
+def _remove(folder: Path) -> None:
+    """With the folders above it that were made for it alone."""
+    remove(folder)
+    with suppress(OSError):  # not empty
+        folder.parent.rmdir()
+        folder.parent.parent.rmdir()
+
+
+def _make_and_open(folder: Path) -> int:
+    folder.mkdir(exist_ok=True)
+    return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+
+
+def _keep_if_same(folder: Path, key: str) -> None:
+    """What a run of another key has left goes. The name of the key's file keeps the folder from being cleaned up."""
+    path = folder / RESUME_KEY
+    if path.is_file() and read_regular(path, max_bytes=2**20) == key.encode():
+        return
+    for child in folder.iterdir():
+        remove(child)
+    write_text_atomic(path, key)
+    fsync_dir(folder)
+
+
+def _records(data: bytes) -> Iterator[tuple[BatchResult, int]]:
+    """Records, and where each ends, up to the first that is not whole."""
+    at = 0
+    while at + _RECORD.size <= len(data):
+        number, tiles, classes, looked_at, crc = _RECORD.unpack_from(data, at)
+        values_bytes, hues_bytes = 4 * tiles * classes, 16 * looked_at
+        start = at + _RECORD.size
+        payload = data[start : start + values_bytes + hues_bytes]
+        if len(payload) < values_bytes + hues_bytes or zlib.crc32(payload) != crc:
+            return
+        at = start + len(payload)
+        values = np.frombuffer(payload[:values_bytes], "<f4").reshape(tiles, classes)
+        hues = np.frombuffer(payload[values_bytes:], "<f8").reshape(looked_at, 2)
+        yield BatchResult(number, values.astype(np.float32), hues.astype(np.float64)), at

@@ -1,0 +1,98 @@
+"""What is odd about a slide's predictions: said to people, or reason enough not to publish them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.config import InferConfig
+from pipeline.errors import ImplausibleOutputError
+from pipeline.inference.stain_check import stored_distance, warning_of
+from pipeline.store.overlays import Predictions
+
+SAME_EVERYWHERE_MIN_TILES = 16
+"""A model that gives this many different tiles exactly the same answer is broken."""
+MAX_GLASS = 8
+GLASS_SHARE = 50
+"""One tile of glass for this many of tissue: the check takes at most 2 % of the time."""
+
+
+@dataclass(frozen=True)
+class Oddity:
+    """One thing that should not be."""
+
+    name: str
+    """As `[infer] refuse` calls it."""
+    words: str
+    """A clause that goes on after "slide S-1: "."""
+
+
+def glass_tiles(tissue: NDArray[np.float32], num_chosen: int) -> NDArray[np.int64]:
+    """Indices of a few tiles without any tissue, spread over the slide.
+
+    Args:
+        tissue: share of each tile of the grid that is tissue.
+        num_chosen: tiles that will be predicted.
+    """
+    bare = np.flatnonzero(tissue == 0)
+    wanted = min(MAX_GLASS, num_chosen // GLASS_SHARE, len(bare))
+    return bare[np.linspace(0, len(bare) - 1, wanted).round().astype(np.int64)] if wanted else bare[:0]
+
+
+def find_oddities(
+    values_nk: NDArray[np.float32],
+    glass_nk: NDArray[np.float32],
+    colour_distance: float | None,
+    *,
+    class_names: Sequence[str],
+    config: InferConfig,
+) -> list[Oddity]:
+    """Everything odd about the probabilities of tissue and of glass, and about the slide's colours."""
+    found = []
+    if len(values_nk) >= SAME_EVERYWHERE_MIN_TILES and (values_nk == values_nk[:1]).all():
+        answer = ", ".join(f"{value:.3f}" for value in values_nk[0])
+        found.append(
+            Oddity(
+                "constant",
+                f"the model gives all {len(values_nk)} tiles exactly the same answer ({answer}): its weights are "
+                "damaged, or training failed",
+            )
+        )
+    for name in config.hotspot_classes or class_names[1:] if len(glass_nk) else ():
+        on_glass = glass_nk[:, class_names.index(name)]
+        if np.median(on_glass) >= config.threshold:
+            found.append(
+                Oddity(
+                    "glass",
+                    f"the model calls bare glass {name!r} (probability {np.median(on_glass):.2f} in the median of "
+                    f"{len(on_glass)} tiles without tissue): where it says so of tissue, that means little",
+                )
+            )
+    far = warning_of(colour_distance)
+    return [*found, Oddity("stain", far)] if far else found
+
+
+def refuse_implausible(slide_id: str, model_id: str, oddities: Sequence[Oddity], refuse: Sequence[str]) -> None:
+    """Stop where an oddity is one that the settings refuse.
+
+    Raises:
+        ImplausibleOutputError: there is such a one.
+    """
+    for oddity in oddities:
+        if oddity.name in refuse:
+            raise ImplausibleOutputError(
+                f"slide {slide_id}, model {model_id}: {oddity.words}. Nothing was published; to publish it with a "
+                f'warning, leave "{oddity.name}" out of [infer] refuse.'
+            )
+
+
+def stored_oddities(predictions: Predictions) -> tuple[Oddity, ...]:
+    """What was said when the predictions were made; earlier ones say only how far their colours are."""
+    stored = predictions.attributes.get("oddities")
+    if isinstance(stored, dict):
+        return tuple(Oddity(name, words) for name, words in stored.items() if isinstance(words, str))
+    far = warning_of(stored_distance(predictions))
+    return (Oddity("stain", far),) if far else ()

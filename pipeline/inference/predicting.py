@@ -1,0 +1,94 @@
+"""Blocks of tiles through one model on one device: reading, copying and computing overlap."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from pipeline.inference.blocks import Block
+from pipeline.inference.journal import BatchResult
+from pipeline.inference.predictor import Predictor
+from pipeline.inference.reading import Batch, TileFeed
+from pipeline.store.threads import CORES
+
+Take = Callable[[bool], Block | None]
+"""Gives the next block. Told whether to wait: there is nothing else to do; None then means the end."""
+BEGUN_ON_GPU = 2
+"""Batches on a GPU at a time: one is computed while the next is copied. A CPU is done with one when it was begun."""
+
+
+@dataclass
+class Seconds:
+    """Where the time went: of threads that read and decode, of the device, and of nothing at all."""
+
+    read: float = 0.0
+    decode: float = 0.0
+    transfer: float = 0.0
+    compute: float = 0.0
+    waiting: float = 0.0
+    """For tiles: the device had nothing to do."""
+
+    def __add__(self, other: Seconds) -> Seconds:
+        return Seconds(*(mine + theirs for mine, theirs in zip(vars(self).values(), vars(other).values(), strict=True)))
+
+    def __sub__(self, other: Seconds) -> Seconds:
+        return Seconds(*(mine - theirs for mine, theirs in zip(vars(self).values(), vars(other).values(), strict=True)))
+
+
+class BlockPredictor:
+    """Predicts blocks as they come. Use as a context manager; results come in the order of the blocks."""
+
+    def __init__(self, predictor: Predictor, *, threads: int = CORES) -> None:
+        self._predictor, self._waiting_s = predictor, 0.0
+        self._feed = TileFeed(threads=threads)
+
+    def __enter__(self) -> BlockPredictor:
+        self._feed.__enter__()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._feed.__exit__(*exc)
+
+    @property
+    def seconds(self) -> Seconds:
+        """Of all that was done so far."""
+        reading, device = self._feed.seconds, self._predictor.seconds
+        return Seconds(reading.read, reading.decode, device.transfer, device.compute, self._waiting_s)
+
+    def results(self, take: Take) -> Iterator[BatchResult]:
+        """Results of all batches of the blocks that are taken.
+
+        Raises:
+            CorruptTileError, UnreadableError: the store. ImplausibleOutputError: the model.
+        """
+        begun: deque[Callable[[], BatchResult]] = deque()
+        most_begun = BEGUN_ON_GPU if self._predictor.run_on.device.startswith("cuda") else 1
+        while True:
+            self._add_blocks(take, may_wait=not begun)
+            if not self._feed.is_empty:
+                start = time.perf_counter()
+                batch = self._feed.next()
+                self._waiting_s += time.perf_counter() - start
+                begun.append(self._begin(batch))
+            elif not begun:
+                return
+            while len(begun) >= most_begun or (begun and self._feed.is_empty):
+                yield begun.popleft()()
+
+    def _add_blocks(self, take: Take, *, may_wait: bool) -> None:
+        while self._feed.has_room:
+            block = take(may_wait and self._feed.is_empty)
+            if block is None:
+                return
+            self._feed.add(block)
+
+    def _begin(self, batch: Batch) -> Callable[[], BatchResult]:
+        probabilities = self._predictor.start(batch.tiles_nhwc)
+        hues = np.empty((0, 2))
+        if self._predictor.knows_its_hues and batch.looked_at.any():
+            hues = self._predictor.tile_hues(batch.tiles_nhwc[batch.looked_at])
+        return lambda: BatchResult(batch.number, probabilities(), hues)

@@ -1,0 +1,48 @@
+"""Two stages on one slide, one after the other: the second is what was asked for, the first what it needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pipeline.jobs.key import Key
+from pipeline.jobs.stage import Stage, StageReport
+from pipeline.progress import Advance
+
+
+@dataclass(frozen=True)
+class Chain(Stage):
+    """The second stage, after the first."""
+
+    first: Stage
+    second: Stage
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        return self.second.name
+
+    @property
+    def slide_id(self) -> str:  # type: ignore[override]
+        return self.second.slide_id
+
+    def key(self) -> Key:
+        return self.second.key()
+
+    def made_from(self) -> Key | None:
+        return self.second.made_from()
+
+    def outputs(self) -> tuple[Path, ...]:
+        return (*self.first.outputs(), *self.second.outputs())
+
+    def run(self, advance: Advance) -> StageReport:
+        before = self.first.run(advance)
+        report = self.second.run(advance)
+        return replace(
+            report,
+            inputs=(*before.inputs, *report.inputs),
+            outputs=(*before.outputs, *report.outputs),
+            seconds={self.first.name: before.outcome.seconds, **report.seconds},
+        )
+
+    def crashed(self, how: str) -> str:
+        return self.first.crashed(how)

@@ -1,0 +1,158 @@
+"""Batches through a network that only looks: begun here, collected later, in halves when memory runs out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from training.augment import normalised
+from training.errors import BadRecipeError
+from training.numerics import Numerics
+
+_CPU_OUT_OF_MEMORY = ("can't allocate memory", "not enough memory")
+"""What torch's allocator says on a CPU, where it has no error class for it."""
+
+
+@dataclass
+class Seconds:
+    """Where the time of batches went."""
+
+    transfer: float = 0.0
+    """Between this machine's memory and the device's."""
+    compute: float = 0.0
+
+
+@dataclass
+class Running:
+    """A batch that was begun."""
+
+    _probabilities_nk: Tensor
+    _seconds: Seconds
+    _events: tuple[torch.cuda.Event, ...] = ()
+
+    def result(self) -> NDArray[np.float32]:
+        """Class probabilities, float32 (tiles, classes); waits until they are there."""
+        if self._events:
+            start, arrived, computed, done = self._events
+            done.synchronize()
+            self._seconds.transfer += (start.elapsed_time(arrived) + computed.elapsed_time(done)) / 1000
+            self._seconds.compute += arrived.elapsed_time(computed) / 1000
+        return np.asarray(self._probabilities_nk.numpy())
+
+
+@dataclass
+class ForwardOnly:
+    """Runs a network that is ready to predict.
+
+    Args:
+        network: images float32 (N, 3, side, side) to outputs (N, classes).
+        probabilities: what turns outputs into class probabilities.
+        device: where images go in.
+        views: how a tile is turned and mirrored; the mean of all views' probabilities is the tile's.
+    """
+
+    network: nn.Module
+    probabilities: Callable[[Tensor], Tensor]
+    mean: list[float]
+    std: list[float]
+    device: torch.device
+    numerics: Numerics
+    views: tuple[tuple[int, bool], ...] = ((0, False),)
+    seconds: Seconds = field(default_factory=Seconds)
+    max_tiles: int | None = None
+    """At a time through the network: none, until memory ran out once. Deterministic runs take one."""
+    _copying: torch.cuda.Stream | None = None
+
+    def __post_init__(self) -> None:
+        if self.numerics.deterministic:
+            self.max_tiles = 1
+            torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False
+
+    def start(self, tiles_nhwc: NDArray[np.uint8]) -> Running:
+        """Begin a batch. On a GPU it runs on while the caller does something else; on a CPU it is done.
+
+        Args:
+            tiles_nhwc: uint8 (tiles, side, side, 3), RGB; not to be changed before the result is there.
+
+        Raises:
+            BadRecipeError: one tile alone does not fit into the device's memory.
+        """
+        with torch.inference_mode():
+            return self._on_gpu(tiles_nhwc) if self.device.type == "cuda" else self._here(tiles_nhwc)
+
+    def _here(self, tiles_nhwc: NDArray[np.uint8]) -> Running:
+        start = time.perf_counter()
+        probabilities_nk = self._in_parts(torch.from_numpy(np.ascontiguousarray(tiles_nhwc))).cpu()
+        self.seconds.compute += time.perf_counter() - start
+        return Running(probabilities_nk, self.seconds)
+
+    def _on_gpu(self, tiles_nhwc: NDArray[np.uint8]) -> Running:
+        """Copies go on a stream of their own, so that the next batch comes in while this one is computed."""
+        self._copying = self._copying or torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
+        computing = torch.cuda.current_stream(self.device)
+        events = tuple(torch.cuda.Event(enable_timing=True) for _ in range(4))  # type: ignore[no-untyped-call]
+        pinned = torch.from_numpy(np.ascontiguousarray(tiles_nhwc)).pin_memory()
+        with torch.cuda.stream(self._copying):
+            events[0].record()
+            tiles = pinned.to(self.device, non_blocking=True)
+            events[1].record()
+        computing.wait_event(events[1])
+        tiles.record_stream(computing)
+        on_device_nk = self._in_parts(tiles)
+        computed_on = torch.cuda.current_stream(on_device_nk.device)
+        events[2].record(computed_on)
+        probabilities_nk = torch.empty(on_device_nk.shape, pin_memory=True)
+        probabilities_nk.copy_(on_device_nk, non_blocking=True)
+        events[3].record(computed_on)
+        return Running(probabilities_nk, self.seconds, events)
+
+    def _in_parts(self, tiles_nhwc: Tensor) -> Tensor:
+        parts, at = [], 0
+        while at < len(tiles_nhwc):
+            part = tiles_nhwc[at : at + (self.max_tiles or len(tiles_nhwc))]
+            try:
+                parts.append(self._probabilities(part))
+            except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
+                if not is_out_of_memory(error):
+                    raise
+                self._take_fewer(len(part), error)
+                continue
+            at += len(part)
+        return torch.cat(parts)
+
+    def _take_fewer(self, num_tiles: int, error: Exception) -> None:
+        if num_tiles == 1:
+            raise BadRecipeError(
+                f"one tile of this model does not fit into the memory of {self.device} ({error!s:.200}). "
+                "Spread the model over several devices (--devices cuda:0+cuda:1), or use one with more memory."
+            ) from error
+        self.max_tiles = (num_tiles + 1) // 2
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+
+    def _probabilities(self, tiles_nhwc: Tensor) -> Tensor:
+        images_nchw = normalised(tiles_nhwc, self.mean, self.std)
+        if self.numerics.precision == "bf16":
+            images_nchw = images_nchw.to(torch.bfloat16)
+        total_nk = self.probabilities(self.network(_viewed(images_nchw, *self.views[0])))
+        for view in self.views[1:]:
+            total_nk = total_nk + self.probabilities(self.network(_viewed(images_nchw, *view)))
+        return total_nk / len(self.views)
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Whether a network failed because there was too little memory for the batch."""
+    words = str(error)
+    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or any(said in words for said in _CPU_OUT_OF_MEMORY)
+
+
+def _viewed(images_nchw: Tensor, quarter_turns: int, mirrored: bool) -> Tensor:
+    if mirrored:
+        images_nchw = images_nchw.flip(3)
+    return images_nchw.rot90(quarter_turns, (2, 3)) if quarter_turns else images_nchw

@@ -1,0 +1,120 @@
+"""How a network is run on tiles that it only looks at: number format, folded normalisation, compilation, devices."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, fx, nn
+from torch.nn.utils.fusion import fuse_conv_bn_eval
+
+from training.engine.partition import block_costs, partition, stage_ranges
+
+Precision = Literal["fp32", "bf16"]
+
+
+@dataclass(frozen=True)
+class Numerics:
+    """What may change the last bits of a probability."""
+
+    precision: Precision = "fp32"
+    deterministic: bool = False
+    """Every tile goes through the network alone, by algorithms that give the same bits each time: a tile's
+    probabilities then depend on nothing but the tile, whatever the batch, the number of devices or the free memory."""
+    compile: bool = False
+    """By `torch.compile`; needs a C++ compiler on a CPU."""
+
+
+def ready_to_predict(
+    network: nn.Module, devices: Sequence[torch.device], numerics: Numerics, *, input_shape: tuple[int, ...]
+) -> nn.Module:
+    """A network in evaluation mode, as fast as these numerics allow, on its device or spread over several.
+
+    Args:
+        devices: several hold consecutive blocks of it each, as the engine cuts a network into stages.
+        input_shape: of one tile, (1, 3, side, side), by which the cut is chosen.
+    """
+    network = network.eval()
+    network = _folded(network).to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stubs
+    if numerics.precision == "bf16":
+        network = _in_bf16(network)
+    if len(devices) > 1:
+        return StagedNetwork(network, devices, input_shape)
+    network = network.to(devices[0])
+    return torch.compile(network) if numerics.compile else network  # type: ignore[return-value]  # it is a Module
+
+
+def _in_bf16(network: nn.Module) -> nn.Module:
+    """Normalisation that is left keeps its statistics in float32: they would lose five of their eight digits."""
+    network = network.to(torch.bfloat16)
+    for module in network.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            module.float()
+    return network
+
+
+def _folded(network: nn.Module) -> nn.Module:
+    """Batch normalisation that follows a convolution becomes part of it: one pass over memory less.
+
+    Networks whose flow of data cannot be traced stay as they are. A chain of blocks stays one: each is folded alone.
+    """
+    if isinstance(network, nn.Sequential):
+        return nn.Sequential(*(_folded_block(block) for block in network))
+    return _folded_block(network)
+
+
+def _folded_block(block: nn.Module) -> nn.Module:
+    try:
+        traced = fx.symbolic_trace(copy.deepcopy(block))
+    except (fx.proxy.TraceError, TypeError, RuntimeError, AttributeError, NotImplementedError):
+        return block  # it decides by values, or is no Python any more (TorchScript)
+    modules = dict(traced.named_modules())
+    for node in list(traced.graph.nodes):
+        source = node.args[0] if node.op == "call_module" and node.args else None
+        if not isinstance(source, fx.Node) or source.op != "call_module" or len(source.users) != 1:
+            continue
+        convolution, norm = modules[str(source.target)], modules[str(node.target)]
+        if not (isinstance(convolution, nn.Conv2d) and isinstance(norm, nn.BatchNorm2d)):
+            continue
+        traced.set_submodule(str(source.target), fuse_conv_bn_eval(convolution, norm))
+        node.replace_all_uses_with(source)
+        traced.graph.erase_node(node)
+    traced.delete_all_unused_submodules()
+    traced.recompile()
+    return traced
+
+
+class StagedNetwork(nn.Module):
+    """A chain of blocks cut into stages on several devices, forward only.
+
+    A batch goes through tile by tile: kernels are only queued here, so that while one device works on a tile, the one
+    before it works on the next.
+
+    Raises:
+        ValueError: not a chain of blocks, or one of fewer blocks than devices.
+    """
+
+    def __init__(self, network: nn.Module, devices: Sequence[torch.device], input_shape: tuple[int, ...]) -> None:
+        super().__init__()
+        if not isinstance(network, nn.Sequential):
+            raise ValueError("only a network that is a chain of blocks can be spread over several devices")
+        blocks = list(network)
+        costs = [cost.flops for cost in block_costs([block.float() for block in copy.deepcopy(blocks)], input_shape)]
+        ranges = stage_ranges(partition(costs, len(devices)), len(blocks))
+        self.stages = nn.ModuleList(
+            nn.Sequential(*blocks[held.start : held.stop]).to(device)
+            for held, device in zip(ranges, devices, strict=True)
+        )
+        self._devices = tuple(devices)
+
+    def forward(self, images_nchw: Tensor) -> Tensor:
+        """As the whole network would."""
+        return torch.cat([self._one(images_nchw[k : k + 1]) for k in range(len(images_nchw))])
+
+    def _one(self, value: Tensor) -> Tensor:
+        for stage, device in zip(self.stages, self._devices, strict=True):
+            value = stage(value.to(device, non_blocking=True))
+        return value
