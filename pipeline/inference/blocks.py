@@ -46,6 +46,8 @@ class Block:
     """(tiles,): tiles of the same number lie near each other and are read together."""
     looked_at: NDArray[np.bool_]
     """(tiles,): whose colours are measured."""
+    job: int = 0
+    """Which slide's work it is, to whoever handed it out."""
 
     def tiles_of(self, index: int) -> slice:
         """Which of the block's tiles its batch of this index holds."""

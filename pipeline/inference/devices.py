@@ -6,8 +6,9 @@ import multiprocessing
 import queue
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Protocol
@@ -95,13 +96,19 @@ class OneDevice:
 class ManyDevices(AbstractContextManager["ManyDevices"]):
     """A process for each device. Each is given blocks as it finishes others: slides are spread, and large ones too.
 
-    Use as a context manager; processes start with the first block.
+    Use as a context manager; processes of this machine start with the first block.
+
+    Args:
+        others: pipes to devices of other processes that `serve` already.
     """
 
-    def __init__(self, package: Path, run_on: tuple[RunOn, ...]) -> None:
+    def __init__(self, package: Path, run_on: tuple[RunOn, ...], others: Sequence[Connection] = ()) -> None:
         self.predictor = Predictor.load(package, RunOn("cpu", run_on[0].numerics, run_on[0].views))
         share = max(1, CORES // len(run_on))
-        self._workers = [_Worker(package, each, threads=share) for each in run_on]
+        self._workers = [_Worker(each.device, _Starter(package, each, share)) for each in run_on]
+        self._workers += [_Worker(f"of rank {number}", other) for number, other in enumerate(others, start=1)]
+        self._turn = threading.Lock()
+        self._job = 0
 
     @property
     def seconds(self) -> Seconds:
@@ -109,42 +116,76 @@ class ManyDevices(AbstractContextManager["ManyDevices"]):
         return sum((worker.seconds for worker in self._workers), Seconds())
 
     def results(self, blocks: Iterator[Block]) -> Iterator[BatchResult]:
-        """See `Devices`."""
-        try:
-            yield from self._results(blocks)
-        except BaseException:
-            self._end()  # what they still do belongs to a slide that is given up
-            raise
+        """See `Devices`. One slide at a time: another thread waits for its turn."""
+        with self._turn:
+            self._job += 1
+            try:
+                yield from self._results(blocks)
+            except BaseException:
+                for worker in self._workers:
+                    worker.drop()
+                raise
 
     def _results(self, blocks: Iterator[Block]) -> Iterator[BatchResult]:
         while True:
             for worker in self._workers:
                 while worker.has_room and (block := next(blocks, None)) is not None:
-                    worker.send(block)
+                    worker.send(replace(block, job=self._job))
             busy = {worker.connection: worker for worker in self._workers if worker.connection and worker.is_busy}
             if not busy:
                 return
             for connection in wait(list(busy)):
                 assert isinstance(connection, Connection)
-                yield busy[connection].receive()
+                result = busy[connection].receive(self._job)
+                if result:
+                    yield result
 
-    def _end(self) -> None:
+    def end(self) -> None:
+        """End the processes of this machine, and let the others go."""
         for worker in self._workers:
             worker.end()
 
     def __exit__(self, *exc: object) -> None:
-        self._end()
+        self.end()
+
+
+@dataclass
+class _Starter:
+    """How the process of a device is started, and what it was."""
+
+    package: Path
+    run_on: RunOn
+    threads: int
+    process: multiprocessing.process.BaseProcess | None = None
+
+    def start(self) -> Connection:
+        context = multiprocessing.get_context("spawn")
+        ours, theirs = context.Pipe()
+        work = (theirs, self.package, self.run_on, self.threads)
+        self.process = context.Process(target=_serve_parent, args=work, daemon=True)
+        self.process.start()
+        theirs.close()
+        return ours
+
+    def exit_code(self) -> int | None:
+        if self.process:
+            self.process.join()
+        return self.process.exitcode if self.process else None
+
+    def end(self) -> None:
+        if self.process:
+            self.process.kill()
+            self.process.join()
 
 
 class _Worker:
-    """The process of one device, and what it was given."""
+    """A device in another process, and what it was given."""
 
-    def __init__(self, package: Path, run_on: RunOn, *, threads: int) -> None:
-        self._package, self._run_on, self._threads = package, run_on, threads
-        self._process: multiprocessing.process.BaseProcess | None = None
+    def __init__(self, name: str, process: _Starter | Connection) -> None:
+        self._name, self._process = name, process
         self._outstanding: deque[set[int]] = deque()
         self._earlier = self._now = Seconds()
-        self.connection: Connection | None = None
+        self.connection = process if isinstance(process, Connection) else None
 
     @property
     def seconds(self) -> Seconds:
@@ -160,24 +201,26 @@ class _Worker:
 
     def send(self, block: Block) -> None:
         if self.connection is None:
-            context = multiprocessing.get_context("spawn")
-            self.connection, theirs = context.Pipe()
-            work = (theirs, self._package, self._run_on, self._threads)
-            self._process = context.Process(target=_serve, args=work, daemon=True)
-            self._process.start()
-            theirs.close()
+            assert isinstance(self._process, _Starter)
+            self.connection = self._process.start()
         try:
             self.connection.send(block)
         except OSError as error:
             raise self._crashed() from error
         self._outstanding.append(set(block.batches))
 
-    def receive(self) -> BatchResult:
+    def receive(self, job: int) -> BatchResult | None:
+        """A result; None for one of a job that was given up."""
         assert self.connection
         try:
-            message, self._now = self.connection.recv()
+            received = self.connection.recv()
         except (EOFError, OSError) as error:
             raise self._crashed() from error
+        if received is None:  # another rank has left
+            raise self._crashed()
+        of_job, message, self._now = received
+        if of_job != job:
+            return None
         if isinstance(message, Exception):
             raise message
         assert isinstance(message, BatchResult)
@@ -186,51 +229,74 @@ class _Worker:
             self._outstanding.popleft()
         return message
 
+    def drop(self) -> None:
+        """What it was given belongs to a slide that is given up."""
+        self._outstanding.clear()
+        if isinstance(self._process, _Starter):
+            self.end()
+
     def _crashed(self) -> ProcessFailedError:
-        if self._process:
-            self._process.join()
-        code = self._process.exitcode if self._process else None
+        code = self._process.exit_code() if isinstance(self._process, _Starter) else None
         return ProcessFailedError(
-            f"the process of device {self._run_on.device} crashed or was ended (exit code {code}). Finished batches "
-            "are kept: run again. If memory ran out, use a smaller [infer] batch_size."
+            f"the process of device {self._name} crashed or was ended (exit code {code}). Finished batches are kept: "
+            "run again. If memory ran out, use a smaller [infer] batch_size."
         )
 
     def end(self) -> None:
-        if self._process:
-            self._process.kill()
-            self._process.join()
+        if isinstance(self._process, _Starter):
+            self._process.end()
         if self.connection:
             self.connection.close()
-        self._process = self.connection = None
+        self.connection = None
         self._outstanding.clear()
         self._earlier, self._now = self._earlier + self._now, Seconds()
 
 
-def _serve(connection: Connection, package: Path, run_on: RunOn, threads: int) -> None:
-    """Predict the blocks that come, until the other end is closed."""
+def _serve_parent(connection: Connection, package: Path, run_on: RunOn, threads: int) -> None:
     begin_worker()
     use_threads(threads)
+    serve(connection, package, run_on, threads=threads)
+
+
+def serve(connection: Connection, package: Path, run_on: RunOn, *, threads: int) -> None:
+    """Predict the blocks that come, until the other end is closed. What is wrong with one slide is said there."""
     incoming: queue.SimpleQueue[Block | None] = queue.SimpleQueue()
     threading.Thread(target=_receive, args=(connection, incoming), daemon=True).start()
+    is_open = True
 
     def take(may_wait: bool) -> Block | None:
+        nonlocal is_open
         try:
-            return incoming.get(block=may_wait)
+            block = incoming.get(block=may_wait)
         except queue.Empty:
             return None
+        is_open = is_open and block is not None
+        return block
 
     try:
-        with BlockPredictor(Predictor.load(package, run_on), threads=threads) as work:
-            for result in work.results(take):
-                connection.send((result, work.seconds))
+        predictor = Predictor.load(package, run_on)
     except GemslideError as error:
-        connection.send((error, Seconds()))
+        while (block := incoming.get()) is not None:
+            connection.send((block.job, error, Seconds()))
+        return
+    while is_open:
+        with BlockPredictor(predictor, threads=threads) as work:
+            try:
+                for result in work.results(take):
+                    connection.send((result.job, result, work.seconds))
+            except GemslideError as error:
+                connection.send((work.job, error, work.seconds))
+            except OSError:  # nobody is there any more
+                return
 
 
 def _receive(connection: Connection, incoming: queue.SimpleQueue[Block | None]) -> None:
+    block: Block | None = None
     while True:
         try:
-            incoming.put(connection.recv())
+            block = connection.recv()
         except (EOFError, OSError):
-            incoming.put(None)
+            block = None
+        incoming.put(block)
+        if block is None:
             return

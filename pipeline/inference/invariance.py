@@ -76,7 +76,7 @@ def check_invariance(
             other_nk = _values(other_plan, opened, advance)
         finally:
             if isinstance(opened, ManyDevices):
-                opened.__exit__(None, None, None)
+                opened.end()
         changed = (other_nk != usual_nk).any(1)
         variations.append(Variation(what, float(np.abs(other_nk - usual_nk).max()), int(changed.sum())))
     tolerance = 0.0 if config.deterministic else TOLERANCE[config.precision]

@@ -36,6 +36,8 @@ class BatchResult:
     probabilities_nk: NDArray[np.float32]
     hues_n2: NDArray[np.float64]
     """Of those of its tiles that were looked at."""
+    job: int = 0
+    """Of the block that it was in."""
 
     def to_bytes(self) -> bytes:
         """A record: what `from_bytes` reads."""

@@ -44,6 +44,8 @@ class BlockPredictor:
 
     def __init__(self, predictor: Predictor, *, threads: int = CORES) -> None:
         self._predictor, self._waiting_s = predictor, 0.0
+        self.job = 0
+        """Of the batch that is being worked on: whose an error is."""
         self._feed = TileFeed(threads=threads)
 
     def __enter__(self) -> BlockPredictor:
@@ -65,19 +67,20 @@ class BlockPredictor:
         Raises:
             CorruptTileError, UnreadableError: the store. ImplausibleOutputError: the model.
         """
-        begun: deque[Callable[[], BatchResult]] = deque()
+        begun: deque[tuple[int, Callable[[], BatchResult]]] = deque()
         most_begun = BEGUN_ON_GPU if self._predictor.run_on.device.startswith("cuda") else 1
         while True:
             self._add_blocks(take, may_wait=not begun)
             if not self._feed.is_empty:
-                start = time.perf_counter()
+                self.job, start = self._feed.job, time.perf_counter()
                 batch = self._feed.next()
                 self._waiting_s += time.perf_counter() - start
-                begun.append(self._begin(batch))
+                begun.append((batch.job, self._begin(batch)))
             elif not begun:
                 return
             while len(begun) >= most_begun or (begun and self._feed.is_empty):
-                yield begun.popleft()()
+                self.job, result = begun.popleft()
+                yield result()
 
     def _add_blocks(self, take: Take, *, may_wait: bool) -> None:
         while self._feed.has_room:
@@ -91,4 +94,4 @@ class BlockPredictor:
         hues = np.empty((0, 2))
         if self._predictor.knows_its_hues and batch.looked_at.any():
             hues = self._predictor.tile_hues(batch.tiles_nhwc[batch.looked_at])
-        return lambda: BatchResult(batch.number, probabilities(), hues)
+        return lambda: BatchResult(batch.number, probabilities(), hues, batch.job)

@@ -140,6 +140,7 @@ class Batch:
     """In the slide's plan."""
     tiles_nhwc: NDArray[np.uint8]
     looked_at: NDArray[np.bool_]
+    job: int
 
 
 @dataclass
@@ -170,6 +171,11 @@ class TileFeed:
         return not self._blocks
 
     @property
+    def job(self) -> int:
+        """Of the next batch."""
+        return self._blocks[0].batches[0].job
+
+    @property
     def has_room(self) -> bool:
         """Whether another block may be added: one is always read ahead of the one in work."""
         return len(self._blocks) < 2 or sum(block.num_bytes for block in self._blocks) < AHEAD_BYTES
@@ -190,7 +196,7 @@ class TileFeed:
             for start, end in pairwise(starts)
         )
         batches = deque(
-            Batch(number, tiles_nhwc[block.tiles_of(index)], block.looked_at[block.tiles_of(index)])
+            Batch(number, tiles_nhwc[block.tiles_of(index)], block.looked_at[block.tiles_of(index)], block.job)
             for index, number in enumerate(block.batches)
         )
         self._blocks.append(_BlockInWork(batches, reading, 0, tiles_nhwc.nbytes))

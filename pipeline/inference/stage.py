@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -13,6 +14,7 @@ from pipeline.inference.devices import Devices, ManyDevices, OneDevice
 from pipeline.inference.infer import infer_slide
 from pipeline.inference.key import prediction_key, read_stored_key
 from pipeline.inference.predictor import Numerics, Predictor, RunOn
+from pipeline.inference.ranks import OTHER_RANK, connection_to
 from pipeline.inference.stain_check import COLOUR_DISTANCE, NOT_KNOWN
 from pipeline.jobs.key import Key
 from pipeline.jobs.stage import Stage, StageReport
@@ -38,17 +40,46 @@ def _load(package: Path, run_on: RunOn | None, _: object) -> Predictor:
     return Predictor.load(package, run_on)
 
 
-@lru_cache(maxsize=1)
+_OPEN: dict[tuple[object, ...], Devices] = {}
+_OPENING = threading.Lock()
+
+
 def open_devices(package: Path, names: tuple[str, ...], config: InferConfig) -> Devices:
-    """The devices that a model runs on; they stay open from slide to slide.
+    """The devices that a model runs on; they stay open from slide to slide, until `close_devices`.
+
+    Args:
+        names: as `named_devices` gives them; "rank:1" is the second process of torchrun's.
 
     Raises:
         UnreadableError: not a package, or damaged. BadRecipeError: devices that it cannot run on.
     """
-    run_on = tuple(run_on_of(name, config) for name in names)
-    if len(run_on) == 1:
-        return OneDevice(load_once(package, run_on[0]))
-    return ManyDevices(package, run_on)
+    key = (package, names, config)
+    with _OPENING:
+        if key not in _OPEN:
+            _close()
+            _OPEN[key] = _opened(package, names, config)
+        return _OPEN[key]
+
+
+def _opened(package: Path, names: tuple[str, ...], config: InferConfig) -> Devices:
+    here = tuple(run_on_of(name, config) for name in names if not name.startswith(OTHER_RANK))
+    others = [name for name in names if name.startswith(OTHER_RANK)]
+    if len(here) == 1 and not others:
+        return OneDevice(load_once(package, here[0]))
+    return ManyDevices(package, here, [connection_to(name, is_caller=True) for name in others])
+
+
+def close_devices() -> None:
+    """End the processes of devices that are open."""
+    with _OPENING:
+        _close()
+
+
+def _close() -> None:
+    for devices in _OPEN.values():
+        if isinstance(devices, ManyDevices):
+            devices.end()
+    _OPEN.clear()
 
 
 def run_on_of(device: str, config: InferConfig) -> RunOn:

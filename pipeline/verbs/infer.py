@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import typer
 from pipeline.cli_output import Reporter, report_errors
 from pipeline.config import Settings, load_settings
 from pipeline.files import sha256_of
+from pipeline.inference.ranks import OTHER_RANK, Rank, other_ranks
 from pipeline.ingest.ingest import IngestRequest
 from pipeline.jobs.stage import Stage
 from pipeline.names import find_package
@@ -18,6 +18,7 @@ from pipeline.project import Project, open_project
 from pipeline.run_record import RunRecord
 from pipeline.slide_names import SlideToDo, find_slides_to_do
 from pipeline.source_names import SourceNames
+from pipeline.store.threads import CORES
 from pipeline.verbs.stages import run_recorded
 
 
@@ -28,18 +29,29 @@ def run_infer(model: str, slides: list[str], project_dir: Path, *, devices: str,
     with report_errors(as_json=as_json, reporter=reporter):
         settings = load_settings(project.settings_path)
         package = find_package(model, project)
-        todo = _share_of_this_rank(find_slides_to_do(slides, project))
+        todo, rank = find_slides_to_do(slides, project), Rank.of_this_process()
         # Its libraries take long to import: only when the names are known to be right.
         from pipeline.inference.devices import named_devices
+        from pipeline.inference.stage import close_devices
 
-        names = named_devices(_of_this_rank(devices))
+        names = named_devices(_of_this_rank(devices, rank))
+        if rank and len(todo) >= rank.world_size:
+            todo = todo[rank.number :: rank.world_size]  # results meet in the project folder
+        elif rank and rank.number:
+            _serve(rank, package, names[0], settings)
+            return
+        elif rank:
+            names = (*names, *other_ranks(rank))
         record = RunRecord(
             "infer",
             {"infer": settings.infer.model_dump(mode="json"), "model": package.name, "devices": list(names)},
         )
         record.inputs.append({"id": package.name, "sha256": sha256_of(package / "model.safetensors")})
         stages = [_stage(slide, package, project, settings, names) for slide in todo]
-        run_recorded(stages, reporter, record, project)
+        try:
+            run_recorded(stages, reporter, record, project)
+        finally:
+            close_devices()
     _say_counts(reporter)
     reporter.finish()
 
@@ -56,20 +68,24 @@ def _stage(slide: SlideToDo, package: Path, project: Project, settings: Settings
     return Chain(IngestIfMissing(request, project, settings.ingest), infer)
 
 
-def _share_of_this_rank(todo: list[SlideToDo]) -> list[SlideToDo]:
-    """Under `torchrun`, every process takes its share of the slides; results meet in the project folder."""
-    rank, world = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
-    return todo[rank::world]
+def _of_this_rank(devices: str, rank: Rank | None) -> str:
+    """Under `torchrun`, a process has the GPU of its number on its machine, where nobody says otherwise."""
+    if devices != "auto" or rank is None:
+        return devices
+    from pipeline.inference.predictor import default_device
+
+    return f"cuda:{rank.number_here}" if default_device() == "cuda" else "cpu"
 
 
-def _of_this_rank(devices: str) -> str:
-    """Under `torchrun`, a process has the GPU of its number on this machine, where nobody says otherwise."""
-    local_rank = os.environ.get("LOCAL_RANK")
-    if devices == "auto" and local_rank is not None:
-        import torch
+def _serve(rank: Rank, package: Path, device: str, settings: Settings) -> None:
+    """With fewer slides than processes, the first one shares out their blocks, and the others predict them."""
+    from pipeline.inference.devices import serve
+    from pipeline.inference.ranks import connection_to
+    from pipeline.inference.stage import run_on_of
 
-        return f"cuda:{local_rank}" if torch.cuda.is_available() else "cpu"
-    return devices
+    connection = connection_to(f"{OTHER_RANK}{rank.number}", is_caller=False)
+    serve(connection, package, run_on_of(device, settings.infer), threads=CORES)
+    connection.close()
 
 
 def _say_counts(reporter: Reporter) -> None:

@@ -1,0 +1,111 @@
+"""Processes that `torchrun` started, on one machine or several, as devices of the first one.
+
+Messages go through the key-value store that torchrun's processes share; results are small. Only processes of the same
+job can reach it, and they trust each other, as those of a training run do.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch.distributed import TCPStore  # type: ignore[attr-defined]  # torch's stubs do not export it
+
+
+OTHER_RANK = "rank:"
+"""What the name of a device in another rank begins with."""
+_POLL_S = 0.01
+_CLOSED = b""
+
+
+@dataclass(frozen=True)
+class Rank:
+    """Which of the processes this is."""
+
+    number: int
+    world_size: int
+    number_here: int
+    """On its machine: the number of its GPU."""
+
+    @classmethod
+    def of_this_process(cls) -> Rank | None:
+        """None: not started by `torchrun`, or alone."""
+        environment = os.environ
+        if int(environment.get("WORLD_SIZE", "1")) < 2 or "RANK" not in environment:
+            return None
+        return cls(int(environment["RANK"]), int(environment["WORLD_SIZE"]), int(environment.get("LOCAL_RANK", "0")))
+
+
+def other_ranks(rank: Rank) -> tuple[str, ...]:
+    """Names of all ranks but the first, as devices."""
+    return tuple(f"{OTHER_RANK}{number}" for number in range(1, rank.world_size))
+
+
+@lru_cache(maxsize=1)
+def _shared_store() -> TCPStore:
+    """The store of torchrun's agent where there is one; else the first rank's own."""
+    from torch.distributed import TCPStore  # type: ignore[attr-defined]
+
+    is_agents = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    return TCPStore(
+        os.environ["MASTER_ADDR"],
+        int(os.environ["MASTER_PORT"]),
+        is_master=os.environ["RANK"] == "0" and not is_agents,
+        wait_for_workers=False,
+    )
+
+
+def connection_to(name: str, *, is_caller: bool) -> Connection:
+    """One end of a pipe between the first rank and another.
+
+    Args:
+        name: of the pipe; both ends give the same.
+        is_caller: which of the two ends this is.
+
+    Returns:
+        a connection; it gives None when the other end was closed.
+    """
+    store = _shared_store()
+    mine, theirs = multiprocessing.Pipe()
+    there, back = ("to", "from") if is_caller else ("from", "to")
+    # A connection to the store for each thread. That which sends outlives us until it has said that we are gone.
+    sending, receiving = (store.clone() for _ in range(2))  # type: ignore[attr-defined]  # torch's stubs lack it
+    threading.Thread(target=_send_all, args=(theirs, sending, f"{name}/{there}")).start()
+    threading.Thread(target=_receive_all, args=(theirs, receiving, f"{name}/{back}"), daemon=True).start()
+    return mine
+
+
+def _send_all(connection: Connection, store: TCPStore, prefix: str) -> None:
+    number, message = 0, b"something"
+    while message != _CLOSED:
+        try:
+            message = pickle.dumps(connection.recv())
+        except (EOFError, OSError):
+            message = _CLOSED
+        store.set(f"{prefix}/{number}", message)  # type: ignore[arg-type]  # torch's stubs know only text
+        number += 1
+
+
+def _receive_all(connection: Connection, store: TCPStore, prefix: str) -> None:
+    number = 0
+    while True:
+        key = f"{prefix}/{number}"
+        while not store.check([key]):
+            time.sleep(_POLL_S)
+        message = store.get(key)
+        store.delete_key(key)
+        if message == _CLOSED:
+            with suppress(OSError):  # this side was gone first
+                connection.send(None)  # closing would not wake the thread that waits on it
+            return
+        connection.send(pickle.loads(message))
+        number += 1
