@@ -15,6 +15,7 @@ __all__, __getattr__ = public_names(
         "qupath.collection": "read_collection",
         "qupath.contours": "cells_above write_contours",
         "qupath.predictions": "write_geojson",
+        "target": "check_free",
         "tiff.heatmap": "read_ome_heatmap write_ome_heatmap",
     },
 )

@@ -156,20 +156,19 @@ class _Check:
 
     def geojson(self, path: Path) -> Iterator[str]:
         names = [f"prob_{name}" for name in self.predictions.class_names]
-        boxes, values = [], []
-        for feature in read_collection(path):
-            ring = feature["geometry"]["coordinates"][0]
-            boxes.append((*ring[0], *ring[2]))
-            values.append([feature["properties"]["measurements"][name] for name in names])
-        if len(boxes) != len(self.cells):
-            yield f"has {len(boxes)} tiles, {len(self.cells)} were predicted"
-            return
         origin_xy0 = qupath_origin_xy0(self.reader.attributes.bounds_px0)
-        near = self.cells[:, ::-1] * self.predictions.stride_px0 - origin_xy0
-        expected = np.hstack([near, near + self.predictions.side_px0])
-        found = np.array(boxes, np.float64).reshape(expected.shape)
-        for row in np.flatnonzero(~(np.abs(found - expected) <= 1e-6).all(1))[:1]:
-            yield f"tile {row + 1} reaches from and to {found[row].tolist()}, not {expected[row].tolist()} (x, y, x, y)"
+        corners = (self.cells[:, ::-1] * self.predictions.stride_px0 - origin_xy0).tolist()
+        side, values = self.predictions.side_px0, []
+        for number, feature in enumerate(read_collection(path)):
+            values.append([feature["properties"]["measurements"][name] for name in names])
+            x, y = corners[number] if number < len(corners) else (0, 0)
+            there = [[x, y], [x + side, y], [x + side, y + side], [x, y + side], [x, y]]
+            found = feature["geometry"]["coordinates"]
+            if number < len(corners) and found != [there]:
+                yield f"tile {number + 1} has the corners {found!s:.200}, not {[there]}"
+        if len(values) != len(corners):
+            yield f"has {len(values)} tiles, {len(corners)} were predicted"
+            return
         yield from self._values(np.array(values, np.float64).reshape(self.values_nk.shape), FOUR_DECIMALS)
 
     def contours(self, path: Path) -> Iterator[str]:

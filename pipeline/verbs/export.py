@@ -109,13 +109,16 @@ def _export_dicom(request: DicomRequest, record: RunRecord) -> SlideOutcome:
     reader = StoreReader(request.store)
     predictions = read_predictions(request.store, request.model_id)
     files = {request.kind: request.out}
-    write_dicom_results(request.source, predictions, files, source_sha256=reader.source_sha256, series=request.series)
+    remark = write_dicom_results(
+        request.source, predictions, files, source_sha256=reader.source_sha256, series=request.series
+    )
     record.inputs.append({"id": reader.slide_id, "sha256": reader.source_sha256})
     record.outputs.append(f"{request.kind}, {request.out.stat().st_size} bytes")
     return SlideOutcome(
         reader.slide_id,
         "done",
-        message=f"done: {request.out} ({request.kind}). It says of the patient what the DICOM slide says",
+        message=f"done: {request.out} ({request.kind}). It says of the patient what the DICOM slide says"
+        + (f"; {remark}" if remark else ""),
         seconds=round(time.perf_counter() - start, 3),
     )
 

@@ -8,7 +8,7 @@ import uuid
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from copy import copy
+from copy import deepcopy
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -36,11 +36,13 @@ if TYPE_CHECKING:
 _NAMESPACE = uuid.UUID("b2f0f8f6-5f5c-5a3e-8a51-1f7d4c0b9f43")
 _MAKER, _SCHEME = "gemslide", "99GEMSLIDE"
 _FRAME_PX = 256
+_LUT_LABEL = "class {}"
+"""Of a class in a parametric map, counted from 1."""
 _TYPE_2 = (
     "PatientID", "PatientName", "PatientBirthDate", "PatientSex",
     "AccessionNumber", "StudyID", "StudyDate", "StudyTime",
 )  # fmt: skip
-"""Attributes that must be there and may be empty; highdicom asks for them, and not every scanner writes them."""
+"""Attributes that must be there and may be empty."""
 _LIBRARY_ERRORS = (
     ValueError,
     LookupError,
@@ -104,6 +106,7 @@ def segmentation(result: DicomResult) -> Dataset:
             fractional_type=hd.seg.SegmentationFractionalTypeValues.PROBABILITY,
             max_fractional_value=MAX_FRACTION,
             omit_empty_frames=False,
+            dimension_organization_type=hd.DimensionOrganizationTypeValues.TILED_FULL,
             series_number=501,
             content_label="PROBABILITY",
             **_common(result, "seg"),
@@ -113,6 +116,8 @@ def segmentation(result: DicomResult) -> Dataset:
 def parametric_map(result: DicomResult) -> Dataset:
     """Parametric map of float32: a channel per class, the stored value is the probability; see `kinds.NOT_PREDICTED`.
 
+    TILED_SPARSE with every tile: TILED_FULL is not allowed to hold several quantities (PS3.3, C.7.6.17.3).
+
     Raises:
         UnreadableError: the source lacks what the object must repeat.
     """
@@ -121,7 +126,7 @@ def parametric_map(result: DicomResult) -> Dataset:
         mappings = [
             [
                 hd.pm.RealWorldValueMapping(
-                    lut_label=f"class {k + 1}",
+                    lut_label=_LUT_LABEL.format(k + 1),
                     lut_explanation=_text(name, _LONG_TEXT),
                     unit=codes.UCUM.NoUnits,
                     value_range=(0.0, 1.0),
@@ -137,6 +142,7 @@ def parametric_map(result: DicomResult) -> Dataset:
             real_world_value_mappings=mappings,
             voi_lut_transformations=[hd.VOILUTTransformation(window_center=0.5, window_width=1.0)],
             contains_recognizable_visual_features=False,
+            dimension_organization_type=hd.DimensionOrganizationTypeValues.TILED_SPARSE,
             content_qualification=hd.ContentQualificationValues.RESEARCH,
             series_number=502,
             content_label="PROBABILITY",
@@ -170,21 +176,32 @@ def read_parametric_map(path: Path) -> NDArray[np.float32]:
     """
     with _reading():
         image = hd.imread(path)
-        rows, columns = image.TotalPixelMatrixRows, image.TotalPixelMatrixColumns
-        frames = np.asarray(image.get_stored_frames(), np.float32)
-        across, down = -(-columns // image.Columns), -(-rows // image.Rows)
-        # TILED_FULL: tiles of one channel row by row, then those of the next (PS3.3, C.7.6.17.3).
-        tiles = frames.reshape(-1, down, across, image.Rows, image.Columns)
-        whole = tiles.swapaxes(2, 3).reshape(-1, down * image.Rows, across * image.Columns)
-        return whole[:, :rows, :columns]
+        frames = np.asarray(image.pixel_array, np.float32).reshape(-1, image.Rows, image.Columns)
+        groups = [_position(group) for group in image.PerFrameFunctionalGroupsSequence]
+        shape = max(k for k, _, _ in groups) + 1, image.TotalPixelMatrixRows, image.TotalPixelMatrixColumns
+        if np.prod(shape) > frames.size:
+            raise ValueError(f"{frames.size} values for {shape[0]} classes of {shape[1]} × {shape[2]} cells")
+        values = np.full(shape, np.nan, np.float32)
+        for (k, row, column), frame in zip(groups, frames, strict=True):
+            part = values[k, row : row + image.Rows, column : column + image.Columns]
+            part[...] = frame[: part.shape[0], : part.shape[1]]
+        return values
+
+
+def _position(group: Dataset) -> tuple[int, int, int]:
+    """(class, row, column) of a frame's first pixel, from 0."""
+    label = group.RealWorldValueMappingSequence[0].LUTLabel
+    place = group.PlanePositionSlideSequence[0]
+    row, column = place.RowPositionInTotalImagePixelMatrix, place.ColumnPositionInTotalImagePixelMatrix
+    k = int(str(label).removeprefix(_LUT_LABEL.format("")))
+    if min(k, row, column) < 1:
+        raise ValueError(f"a frame of class {k} in row {row}, column {column}")
+    return k - 1, int(row) - 1, int(column) - 1
 
 
 def _common(result: DicomResult, kind: str) -> dict[str, Any]:
     """Arguments that both objects take."""
-    predictions, plane, source = result.predictions, result.plane, copy(result.source)
-    for keyword in _TYPE_2:
-        if keyword not in source:
-            setattr(source, keyword, "")
+    predictions, plane, source = result.predictions, result.plane, _completed(result)
     _, rows, columns = predictions.probabilities_cyx.shape
     spacing_x_mm, spacing_y_mm = plane.spacing_xy_mm
     return {
@@ -201,10 +218,22 @@ def _common(result: DicomResult, kind: str) -> dict[str, Any]:
         "pixel_measures": hd.PixelMeasuresSequence((spacing_y_mm, spacing_x_mm), _thickness_mm(source)),
         "plane_orientation": hd.PlaneOrientationSequence("SLIDE", [*plane.along_row_xyz, *plane.along_column_xyz]),
         "plane_positions": [hd.PlanePositionSequence("SLIDE", plane.origin_xyz_mm, (1, 1))],
-        "dimension_organization_type": hd.DimensionOrganizationTypeValues.TILED_FULL,
         "tile_pixel_array": True,
         "tile_size": (min(_FRAME_PX, rows), min(_FRAME_PX, columns)),
     }
+
+
+def _completed(result: DicomResult) -> Dataset:
+    """The source's attributes, with what highdicom asks for and not every scanner writes."""
+    source = deepcopy(result.source)
+    for keyword in _TYPE_2:
+        if keyword not in source:
+            setattr(source, keyword, "")
+    if not result.source_plane.has_origin:
+        source.TotalPixelMatrixOriginSequence = hd.PlanePositionSequence(
+            "SLIDE", result.source_plane.origin_xyz_mm, (1, 1)
+        )
+    return source
 
 
 def _thickness_mm(source: Dataset) -> float:

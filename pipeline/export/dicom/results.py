@@ -23,7 +23,7 @@ def write_dicom_results(
     *,
     source_sha256: str,
     series: str | None = None,
-) -> None:
+) -> str | None:
     """Write a segmentation ("dicom-seg": fractional, probability) or a parametric map ("dicom-pm": float32), or both.
 
     One pixel per cell, TILED_FULL, in the source's frame of reference, study and patient: the files say of the patient
@@ -34,6 +34,9 @@ def write_dicom_results(
         files: the file to write, by kind.
         source_sha256: what the store says of its source.
         series: which series of a folder with several.
+
+    Returns:
+        what a person should know about where the results lie; None: nothing.
 
     Raises:
         BadRecipeError: the source is not DICOM. ChangedSourceError: it is not what the store was made from.
@@ -58,3 +61,6 @@ def write_dicom_results(
         dataset = (segmentation if kind == "dicom-seg" else parametric_map)(result)
         with new_file(path) as stream:
             save(dataset, stream)
+    if result.source_plane.has_origin:
+        return None
+    return "the slide does not say where on the glass it lies: its first pixel was taken for the origin"

@@ -86,6 +86,6 @@ def read_ome_heatmap(path: Path) -> tuple[NDArray[np.float32], float]:
         with tifffile.TiffFile(path) as tiff:
             series = tiff.series[0]
             values = series.asarray()
-            pixels = tifffile.xml2dict(tiff.ome_metadata)["OME"]["Image"]["Pixels"]
+            pixels = tifffile.xml2dict(tiff.ome_metadata or "")["OME"]["Image"]["Pixels"]
         cell_um = float(pixels["PhysicalSizeX"])
         return np.asarray(values, np.float32).reshape(-1, *values.shape[-2:]), cell_um

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +27,8 @@ class SlidePlane:
     """Unit vector of a step to the next row."""
     spacing_xy_mm: tuple[float, float]
     """Between columns (x) and between rows (y)."""
+    has_origin: bool = True
+    """False: the file does not say where its first pixel lies, and it is taken for the origin, as viewers do."""
 
     def at(self, x_px: float, y_px: float) -> tuple[float, float, float]:
         """Millimetres of a position in pixels; (0, 0) is the centre of the first one."""
@@ -42,7 +43,11 @@ class SlidePlane:
         middle_px = (side_px - 1) / 2
         x_mm, y_mm = self.spacing_xy_mm
         return SlidePlane(
-            self.at(middle_px, middle_px), self.along_row_xyz, self.along_column_xyz, (x_mm * side_px, y_mm * side_px)
+            self.at(middle_px, middle_px),
+            self.along_row_xyz,
+            self.along_column_xyz,
+            (x_mm * side_px, y_mm * side_px),
+            self.has_origin,
         )
 
 
@@ -50,7 +55,7 @@ def plane_of(header: Header) -> SlidePlane:
     """The plane of a level as its file says.
 
     Raises:
-        UnreadableError: it does not say, or says what cannot be.
+        UnreadableError: it does not say which way it lies or how large its pixels are, or says what cannot be.
     """
     with refusing_damage(header.path):
         ds = header.dataset
@@ -61,24 +66,18 @@ def plane_of(header: Header) -> SlidePlane:
     if mpp_xy is None:
         raise UnreadableError(f"{header.path.name}: says no size of a pixel ({looked_in}): no place on the glass.")
     x_mm, y_mm, z_mm = offsets
-    if x_mm is None or y_mm is None:
-        raise _no_place(header.path, "it has no Total Pixel Matrix Origin")
     if len(cosines) != 6 or not _is_orthonormal(cosines):
-        raise _no_place(header.path, f"its Image Orientation (Slide) is {cosines}")
+        raise UnreadableError(
+            f"{header.path.name}: does not say which way it lies on the glass (its Image Orientation (Slide) is "
+            f"{cosines}), so no DICOM result can be placed on it. Write the other formats, or convert the slide again."
+        )
     row, column = cosines[:3], cosines[3:]
     return SlidePlane(
-        (x_mm, y_mm, z_mm or 0.0), (row[0], row[1], row[2]), (column[0], column[1], column[2]),
-        (mpp_xy[0] / 1000, mpp_xy[1] / 1000),
+        (x_mm or 0.0, y_mm or 0.0, z_mm or 0.0), (row[0], row[1], row[2]), (column[0], column[1], column[2]),
+        (mpp_xy[0] / 1000, mpp_xy[1] / 1000), x_mm is not None and y_mm is not None,
     )  # fmt: skip
 
 
 def _is_orthonormal(cosines: list[float]) -> bool:
     pair = np.reshape(cosines, (2, 3))
     return bool(np.abs(pair @ pair.T - np.eye(2)).max() < 1e-3)
-
-
-def _no_place(path: Path, why: str) -> UnreadableError:
-    return UnreadableError(
-        f"{path.name}: does not say where it lies on the glass ({why}), so no DICOM result can be placed on it. "
-        "Write the other formats, or convert the slide again with its position."
-    )

@@ -14,7 +14,7 @@ from pipeline.files import sha256_of
 from pipeline.slides.damage import DamagedFileError
 from pipeline.store.overlays import write_predictions
 from tests.pipeline.export.predicted import NAMES, float32, made_predictions
-from tests.pipeline.make import ingest, sample_image
+from tests.pipeline.make import ingest, sample_image, write_jpeg_pyramid
 from tests.pipeline.slides.make_dicom import PATIENT, placed_on_the_glass, write_dicom
 
 CAMELYON = "GoogleCloudPlatform+medical-imaging/pathology/dicom_proxy/testdata"
@@ -61,15 +61,11 @@ def test_highdicom_reads_the_segmentation_back_to_a_255th(written, made):
 
 def test_the_parametric_map_holds_the_array_exactly_and_says_what_padding_is(written, made):
     pm = pydicom.dcmread(written["dicom-pm"])
-    mappings = (
-        [item.RealWorldValueMappingSequence[0] for item in pm.PerFrameFunctionalGroupsSequence]
-        if "PerFrameFunctionalGroupsSequence" in pm
-        else pm.SharedFunctionalGroupsSequence[0].RealWorldValueMappingSequence
-    )
+    mappings = [group.RealWorldValueMappingSequence[0] for group in pm.PerFrameFunctionalGroupsSequence]
 
     assert np.array_equal(read_parametric_map(written["dicom-pm"]), np.nan_to_num(float32(made), nan=-1.0))
-    assert (pm.FloatPixelPaddingValue, pm.DimensionOrganizationType) == (-1.0, "TILED_FULL")
-    assert pm.ContentQualification == "RESEARCH"
+    assert (pm.FloatPixelPaddingValue, pm.ContentQualification) == (-1.0, "RESEARCH")
+    assert [each.LUTExplanation for each in mappings] == [name.replace("\\", "/") for name in NAMES]
     assert {(each.RealWorldValueSlope, each.RealWorldValueIntercept) for each in mappings} == {(1.0, 0.0)}
 
 
@@ -110,12 +106,17 @@ def test_the_same_predictions_keep_their_identity_and_others_get_another(source,
     assert first == again != third
 
 
-def test_a_source_without_a_place_on_the_glass_is_refused(made, tmp_path):
+def test_a_source_that_does_not_say_where_it_lies_begins_at_the_origin_and_that_is_said(made, tmp_path):
     source = write_dicom(tmp_path / "slide.dcm", sample_image(340, 250))
+    files = {"dicom-seg": tmp_path / "s.dcm"}
 
-    with pytest.raises(UnreadableError, match=r"slide\.dcm: does not say where it lies on the glass"):
-        write_dicom_results(source, made, {"dicom-seg": tmp_path / "s.dcm"}, source_sha256=sha256_of(source))
-    assert [path.name for path in tmp_path.iterdir()] == ["slide.dcm"]
+    remark = write_dicom_results(source, made, files, source_sha256=sha256_of(source))
+
+    (origin,) = pydicom.dcmread(files["dicom-seg"]).TotalPixelMatrixOriginSequence
+    middle_mm = -(STRIDE - 1) / 2 * 0.0005  # half a cell less half a pixel; x of the glass runs against the rows
+    assert "its first pixel was taken for the origin" in remark
+    assert origin.XOffsetInSlideCoordinateSystem == pytest.approx(middle_mm)
+    assert origin.YOffsetInSlideCoordinateSystem == pytest.approx(middle_mm)
 
 
 def _without_study(ds):
@@ -190,8 +191,8 @@ def test_export_writes_predictions_of_the_store_over_its_own_source(source, made
     assert str(tmp_path) not in json.dumps(record)
 
 
-def test_a_slide_that_is_not_dicom_gets_no_dicom_result(road, made, tmp_path):
-    slide = road.cohort.parent / "file-test.tiff"
+def test_a_slide_that_is_not_dicom_gets_no_dicom_result(made, tmp_path):
+    slide = write_jpeg_pyramid(tmp_path / "slide.tiff", [sample_image(340, 250)])
 
     with pytest.raises(BadRecipeError, match="not DICOM"):
         write_dicom_results(slide, made, {"dicom-seg": tmp_path / "s.dcm"}, source_sha256=sha256_of(slide))
