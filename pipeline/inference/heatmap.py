@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
 
@@ -31,6 +32,7 @@ MAX_PNG_BYTES = 64 * 2**20
 _PNG_HEAD = b"\x89PNG\r\n\x1a\n"
 _LONG_IN, _MARGIN_IN, _TITLE_IN, _BAR_IN, _MIN_WIDTH_IN = 9.0, 0.15, 0.65, 1.0, 6.4
 """Inches: the slide's longer side, and what stands around it; a title fits into the smallest width."""
+_MARK = {"boxstyle": "circle,pad=0.2", "facecolor": "white", "edgecolor": "black", "linewidth": 0.8, "alpha": 0.9}
 _DPI = 130
 _COMPRESSION = 4
 """Of the PNG: twice as fast as the usual 6, a twentieth larger."""
@@ -53,6 +55,7 @@ def heatmap_png(
     *,
     long_in: float = _LONG_IN,
     with_title: bool = True,
+    marks_xy0: Sequence[tuple[int, int]] = (),
 ) -> bytes:
     """The heatmap of one class.
 
@@ -60,10 +63,13 @@ def heatmap_png(
         image: the slide's thumbnail.
         long_in: inches of the slide's longer side, of 130 pixels each.
         with_title: name slide, class and model, and the line about research; else the page around it must.
+        marks_xy0: places to number from 1 on, in level-0 pixels.
     """
     # A figure of its own, without pyplot: nothing global, and several threads may draw.
     figure, axes, bar_axes = _figure(*reader.size_wh_px0, long_in, _TITLE_IN if with_title else _MARGIN_IN)
     _draw(axes, reader, image, predictions, class_name)
+    for number, place in enumerate(marks_xy0, start=1):
+        axes.annotate(str(number), place, fontsize=8, ha="center", va="center", bbox=_MARK)
     mappable = ScalarMappable(norm=Normalize(0, 1), cmap=COLOUR_MAP)
     figure.colorbar(mappable, cax=bar_axes).set_label(f"probability of {class_name!r}".replace("$", r"\$"))
     if with_title:

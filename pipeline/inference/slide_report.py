@@ -62,7 +62,11 @@ def write_slide_report(
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES), autoescape=select_autoescape(["j2", "html"]), undefined=StrictUndefined
     )
-    picture = heatmap_png(reader, image, predictions, class_name, long_in=_PICTURE_IN, with_title=False)
+    shown = hotspot_rows(reader, hotspots)
+    marks_xy0 = [(row.spot["x_px0"], row.spot["y_px0"]) for row in shown]
+    picture = heatmap_png(
+        reader, image, predictions, class_name, long_in=_PICTURE_IN, with_title=False, marks_xy0=marks_xy0
+    )
     width_px0, height_px0 = reader.size_wh_px0
     html = environment.get_template("slide_report.html.j2").render(
         reader=reader,
@@ -77,7 +81,7 @@ def write_slide_report(
         threshold=threshold,
         picture=base64.b64encode(picture).decode(),
         counts=class_counts(predictions, threshold, reader.mpp0),
-        hotspots=hotspot_rows(reader, hotspots),
+        hotspots=shown,
         num_hotspots=len(hotspots),
         crop_um=CROP_UM,
         quality=quality_of(reader),
