@@ -206,6 +206,8 @@ def _common(result: DicomResult, kind: str) -> dict[str, Any]:
     spacing_x_mm, spacing_y_mm = plane.spacing_xy_mm
     return {
         "source_images": [source],
+        # Class names may be in any script; what is repeated of the source is encoded anew.
+        "specific_character_set": "ISO_IR 192",
         "series_instance_uid": result.uid(kind, "series"),
         "sop_instance_uid": result.uid(kind, "instance"),
         "instance_number": 1,

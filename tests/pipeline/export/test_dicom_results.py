@@ -6,6 +6,7 @@ import highdicom as hd
 import numpy as np
 import pydicom
 import pytest
+from highdicom import _standard_utils
 
 from pipeline.errors import BadRecipeError, ChangedSourceError, UnreadableError
 from pipeline.export.dicom.library import read_parametric_map, read_segmentation
@@ -92,6 +93,55 @@ def test_it_belongs_to_the_slide_s_study_and_says_that_it_is_for_research(source
     assert ours.SeriesInstanceUID != slide.SeriesInstanceUID
     assert ours.SeriesDescription.startswith("Research use only")
     assert slide.SOPInstanceUID in str(ours)
+
+
+def _named(ds):
+    placed_on_the_glass(ds)
+    ds.SpecificCharacterSet, ds.PatientName = "ISO_IR 100", "Müller^Jürgen"
+
+
+def test_names_of_the_patient_and_of_classes_are_kept_in_any_script(tmp_path):
+    names = ("腫瘍", "Größe")
+    source = write_dicom(tmp_path / "slide.dcm", sample_image(340, 250), change=_named)
+    files = {"dicom-seg": tmp_path / "s.dcm"}
+    write_dicom_results(
+        source, made_predictions(7, 10, stride_px0=STRIDE, names=names), files, source_sha256=sha256_of(source)
+    )
+
+    seg = pydicom.dcmread(files["dicom-seg"])
+    assert str(seg.PatientName) == "Müller^Jürgen"
+    assert tuple(each.SegmentLabel for each in seg.SegmentSequence) == names
+
+
+def _items(datasets, path):
+    for keyword in path:
+        datasets = [item for dataset in datasets for item in dataset.get(keyword) or []]
+    return datasets
+
+
+@pytest.mark.parametrize("kind", ["dicom-seg", "dicom-pm"])
+def test_it_has_every_attribute_that_the_standard_asks_for(written, kind):
+    """By the standard's own tables as highdicom ships them: types 1 and 2 of the mandatory modules.
+
+    The module of functional groups is left out: its table lists macros of which each object needs some.
+    """
+    ds = pydicom.dcmread(written[kind])
+    iod = _standard_utils.get_sop_class_iod_map()[ds.SOPClassUID]
+    modules = [m["key"] for m in _standard_utils.get_iod_module_map()[iod] if m["usage"] == "M"]
+    looked_at, missing = 0, []
+    for module in modules:
+        if module.endswith("functional-groups"):
+            continue
+        for attribute in _standard_utils.get_module_attribute_map()[module]:
+            for dataset in _items([ds], attribute["path"]):
+                looked_at += 1
+                keyword, kind_of = attribute["keyword"], attribute["type"]
+                is_there = keyword in dataset
+                if kind_of in ("1", "2") and not (is_there and (kind_of == "2" or not dataset[keyword].is_empty)):
+                    missing.append((module, attribute["path"], keyword))
+
+    assert missing == []
+    assert looked_at > 200
 
 
 def test_the_same_predictions_keep_their_identity_and_others_get_another(source, made, written, tmp_path):
