@@ -10,7 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template, select_autoescape
 
 from pipeline.codecs.types import Pixels
 from pipeline.export.cells import fingerprint
@@ -59,43 +59,59 @@ def write_slide_report(
     Raises:
         DiskFullError: no space, or not writable.
     """
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATES), autoescape=select_autoescape(["j2", "html"]), undefined=StrictUndefined
-    )
     shown = hotspot_rows(reader, hotspots)
     marks_xy0 = [(row.spot["x_px0"], row.spot["y_px0"]) for row in shown]
     picture = heatmap_png(
         reader, image, predictions, class_name, long_in=_PICTURE_IN, with_title=False, marks_xy0=marks_xy0
     )
-    width_px0, height_px0 = reader.size_wh_px0
-    html = environment.get_template("slide_report.html.j2").render(
-        reader=reader,
-        about=reader.attributes,
-        size_mm=[side * reader.mpp0 / 1000 for side in (width_px0, height_px0)],
-        tissue_mm2=tissue_mm2(reader),
-        predictions=predictions,
-        num_cells=_num_cells(predictions),
-        cell_um=predictions.stride_px0 * reader.mpp0,
-        tile_um=predictions.side_px0 * reader.mpp0,
+    html = _template().render(
+        **_of_slide(reader),
+        **_of_predictions(predictions, threshold, reader.mpp0),
         class_name=class_name,
-        threshold=threshold,
         picture=base64.b64encode(picture).decode(),
-        counts=class_counts(predictions, threshold, reader.mpp0),
         hotspots=shown,
         num_hotspots=len(hotspots),
         crop_um=CROP_UM,
-        quality=quality_of(reader),
         model=read_essentials(package),
         steps=_breakdown(seconds),
         facts={key: value for key, value in facts.items() if key != "flags" and isinstance(value, str | int | float)},
         flags=_flags(facts),
-        fingerprint=fingerprint(predictions),
-        versions=_versions(predictions),
         research_use=RESEARCH_USE,
         version=version("gemslide"),
         utc=time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
     )
     write_text_atomic(path, html)
+
+
+def _template() -> Template:
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES), autoescape=select_autoescape(["j2", "html"]), undefined=StrictUndefined
+    )
+    return environment.get_template("slide_report.html.j2")
+
+
+def _of_slide(reader: StoreReader) -> dict[str, Any]:
+    return {
+        "reader": reader,
+        "about": reader.attributes,
+        "size_mm": [side * reader.mpp0 / 1000 for side in reader.size_wh_px0],
+        "tissue_mm2": tissue_mm2(reader),
+        "quality": quality_of(reader),
+    }
+
+
+def _of_predictions(predictions: Predictions, threshold: float, mpp0: float) -> dict[str, Any]:
+    counts = class_counts(predictions, threshold, mpp0)
+    return {
+        "predictions": predictions,
+        "threshold": threshold,
+        "counts": counts,
+        "num_cells": sum(count["likeliest"] for count in counts),
+        "cell_um": predictions.stride_px0 * mpp0,
+        "tile_um": predictions.side_px0 * mpp0,
+        "fingerprint": fingerprint(predictions),
+        "versions": _versions(predictions),
+    }
 
 
 def reported_fingerprint(path: Path) -> str | None:
@@ -106,10 +122,6 @@ def reported_fingerprint(path: Path) -> str | None:
     """
     found = _FINGERPRINT.search(read_regular(path, max_bytes=MAX_REPORT_BYTES))
     return found.group(1).decode() if found else None
-
-
-def _num_cells(predictions: Predictions) -> int:
-    return sum(count["likeliest"] for count in class_counts(predictions, 1.0, 1.0))
 
 
 def _breakdown(seconds: Mapping[str, float]) -> list[tuple[str, float, float]]:
