@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from pipeline.store.overlays import Predictions
 
-_VALUES_PER_BLOCK = 2**19
-"""Probabilities whose texts are in memory at a time, whatever the number of classes."""
+_VALUES_PER_BLOCK, _MIN_CELLS = 2**12, 512
+"""Probabilities whose texts are in memory at a time: a few megabytes. With very many classes blocks stay this long."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ def cell_blocks(predictions: Predictions) -> Iterator[CellBlock]:
     """All cells with predictions, row by row, a bounded number at a time."""
     values_cyx = predictions.probabilities_cyx
     rows, columns = np.nonzero(np.isfinite(values_cyx[0]))
-    step = max(1, _VALUES_PER_BLOCK // len(values_cyx))
+    step = max(_MIN_CELLS, _VALUES_PER_BLOCK // len(values_cyx))
     for start in range(0, len(rows), step):
         here = slice(start, start + step)
         yield CellBlock(rows[here], columns[here], values_cyx[:, rows[here], columns[here]])

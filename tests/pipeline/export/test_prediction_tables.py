@@ -16,10 +16,10 @@ from tests.pipeline.export.predicted import NAMES, float32, made_predictions
 COLUMNS = ["slide_id", "minx", "miny", "width", "height", *(f"prob_{name}" for name in NAMES)]
 
 
-@pytest.fixture(params=[None, 7], ids=["one block", "blocks of two cells"])
+@pytest.fixture(params=[512, 2], ids=["one block", "blocks of two cells"])
 def in_blocks(request, monkeypatch):
-    if request.param:
-        monkeypatch.setattr(cells, "_VALUES_PER_BLOCK", request.param)
+    monkeypatch.setattr(cells, "_VALUES_PER_BLOCK", 1)
+    monkeypatch.setattr(cells, "_MIN_CELLS", request.param)
 
 
 def test_the_csv_has_a_row_per_predicted_tile_with_four_decimals(tmp_path, in_blocks):

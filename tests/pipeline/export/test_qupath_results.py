@@ -1,6 +1,7 @@
 """What is written for QuPath keeps every rule of its reader (`QuPathTypeAdapters`), and says what the array says."""
 
 import json
+import tracemalloc
 import uuid
 
 import numpy as np
@@ -40,9 +41,10 @@ def keeps_the_rules(each):
     return polygon
 
 
-@pytest.mark.parametrize("block", [2**19, 9])
-def test_tiles_keep_every_rule_and_the_text_is_json_s_own(tmp_path, monkeypatch, block):
-    monkeypatch.setattr(cells, "_VALUES_PER_BLOCK", block)
+@pytest.mark.parametrize("num_cells", [512, 3])
+def test_tiles_keep_every_rule_and_the_text_is_json_s_own(tmp_path, monkeypatch, num_cells):
+    monkeypatch.setattr(cells, "_VALUES_PER_BLOCK", 1)
+    monkeypatch.setattr(cells, "_MIN_CELLS", num_cells)
     made = made_predictions(stride_px0=100.5)
     write_geojson(tmp_path / "p.geojson", made, SHA256, origin_xy0=(40, 60))
 
@@ -70,6 +72,18 @@ def expected_tile(made, row, column, corner, values):
         measurements={f"prob_{name}": round(float(value), 4) for name, value in zip(NAMES, values, strict=True)},
         metadata={"slide_sha256": SHA256, "model": made.model_id},
     )
+
+
+def test_tiles_are_streamed(tmp_path):
+    """Twelve thousand tiles are seven megabytes on the disk, and never in memory together."""
+    made = made_predictions(110, 110)
+    tracemalloc.start()
+    write_geojson(tmp_path / "p.geojson", made, SHA256)
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert (tmp_path / "p.geojson").stat().st_size > 6.5e6
+    assert peak_bytes < 4e6
 
 
 def mask_of(*rows):
