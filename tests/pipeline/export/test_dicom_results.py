@@ -1,6 +1,7 @@
 """DICOM results lie on the glass where the slide's pixels do, hold the array, and are conformant."""
 
 import json
+from dataclasses import replace
 
 import highdicom as hd
 import numpy as np
@@ -8,12 +9,16 @@ import pydicom
 import pytest
 from highdicom import _standard_utils
 
+from pipeline.config import InferConfig
 from pipeline.errors import BadRecipeError, ChangedSourceError, UnreadableError
 from pipeline.export.dicom.library import read_parametric_map, read_segmentation
 from pipeline.export.dicom.results import write_dicom_results
 from pipeline.files import sha256_of
+from pipeline.inference.results import unwritten_formats, write_results
+from pipeline.inference.results_check import check_results
 from pipeline.slides.damage import DamagedFileError
 from pipeline.store.overlays import write_predictions
+from pipeline.store.reader import StoreReader
 from tests.pipeline.export.predicted import NAMES, float32, made_predictions
 from tests.pipeline.make import ingest, sample_image, write_jpeg_pyramid
 from tests.pipeline.slides.make_dicom import PATIENT, placed_on_the_glass, write_dicom
@@ -239,6 +244,25 @@ def test_export_writes_predictions_of_the_store_over_its_own_source(source, made
     assert np.abs(read_segmentation(tmp_path / "s.dcm") - np.nan_to_num(float32(made))).max() <= 0.5 / 255 + 1e-6
     record = json.loads(max((tmp_path / "project/runs").glob("*.json")).read_text())
     assert str(tmp_path) not in json.dumps(record)
+
+
+def test_inference_that_knows_its_source_writes_both_and_they_are_held_against_the_array(source, made, tmp_path):
+    reader = StoreReader(ingest(source, tmp_path / "project").store)
+    config = InferConfig(formats=("dicom-seg", "dicom-pm"))
+    (tmp_path / "out").mkdir()
+
+    write_results(reader, made, tmp_path / "out", config, source=source)
+
+    assert unwritten_formats(reader, config, source) is None
+    assert "the store does not know its source" in unwritten_formats(reader, config)
+    assert {path.name for path in (tmp_path / "out").glob("*.dcm")} == {"segmentation.dcm", "parametric_map.dcm"}
+    assert check_results(tmp_path / "out", made, reader=reader) == []
+    bits = made.probabilities_cyx.copy()
+    bits[:, 6, 9] = bits[[1, 2, 0], 6, 9]
+    (tmp_path / "out/hotspots.json").unlink()
+    faults = check_results(tmp_path / "out", replace(made, probabilities_cyx=bits), reader=reader)
+    assert [fault.partition(":")[0] for fault in faults] == ["segmentation.dcm", "parametric_map.dcm"]
+    assert all("in row 6, column 9 where" in fault for fault in faults)
 
 
 def test_a_slide_that_is_not_dicom_gets_no_dicom_result(made, tmp_path):

@@ -15,12 +15,13 @@ from pipeline.errors import BadRecipeError
 from pipeline.inference.model_essentials import read_essentials
 from pipeline.inference.results import FILE_OF, heatmap_name, unwritten_formats, write_results
 from pipeline.inference.results_check import check_results
+from pipeline.project import Project
 from pipeline.store.metadata import read_json, write_json
 from pipeline.store.overlays import Predictions, write_predictions
 from pipeline.store.reader import StoreReader
 from tests.pipeline.export.make_store import jfif, jpeg_level, make_store
 from tests.pipeline.export.predicted import NAMES, made_predictions
-from tests.pipeline.make import halved, sample_image
+from tests.pipeline.make import halved, ingest, sample_image, write_jpeg_pyramid
 from training.foundation.settings import parse_section
 
 EVERY = InferConfig(formats=("csv", "parquet", "geojson", "contours", "heatmap", "ome-tiff", "report"), threshold=0.4)
@@ -157,19 +158,23 @@ def test_files_of_other_predictions_are_all_found(written, made, reader):
     assert named >= whole | {heatmap_name(name) for name in NAMES}
 
 
-def test_verify_holds_results_against_the_store(store, reader, made, written, gemslide, tmp_path):
-    project = tmp_path / "project"
-    copy = shutil.copytree(store, project / "slides/R-1.ome.zarr")
-    write_predictions(copy, made, mpp0=reader.mpp0)
-    folder = shutil.copytree(written, project / "results" / made.model_id / "R-1")
+def test_verify_holds_results_against_the_store(made, gemslide, tmp_path):
+    project = Project(tmp_path / "project")
+    slide = write_jpeg_pyramid(tmp_path / "slide.tiff", halved(sample_image(1330, 970), 1))
+    store = ingest(slide, project.root, slide_id="R-1").store
+    write_predictions(store, made, mpp0=0.5)
+    folder = project.result_dir("R-1", made.model_id)
+    folder.mkdir(parents=True)
+    write_results(StoreReader(store), made, folder, InferConfig(formats=("csv", "geojson")))
 
-    from pipeline.project import Project
-    from pipeline.verbs.verify import _check_results
-
-    assert _check_results(copy, Project(project)) == ", results as predicted"
+    whole = gemslide("verify", "R-1", "--project", project.root)
     _other_number(folder)
-    done = gemslide("verify", "R-1", "--project", project)
-    assert done.code == 1
+    changed = gemslide("verify", "R-1", "--project", project.root, "--json")
+
+    assert (whole.code, changed.code) == (0, 1)
+    assert "results as predicted" in whole.out
+    assert json.loads(changed.out)["code"] == "damaged_store"
+    assert re.search(r"predictions\.csv: tile 5 has .*`gemslide infer` writes these files again", changed.out)
 
 
 def test_the_report_shows_what_is_known_and_escapes_what_others_wrote(written):
