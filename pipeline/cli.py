@@ -300,7 +300,6 @@ def export(
     associated: Annotated[bool, typer.Option("--associated", help="Take kept label and macro along.")] = False,
     model: Annotated[str | None, typer.Option(help="DICOM: the model whose predictions are written.")] = None,
     source: Annotated[Path | None, typer.Option(help="DICOM: the slide (file or folder) that they lie on.")] = None,
-    series: SeriesOption = None,
     project: ProjectOption = HERE,
     as_json: JsonOption = False,
 ) -> None:
@@ -308,9 +307,8 @@ def export(
     from pipeline.verbs.export import run_export
 
     run_export(
-        slide, out, project, to=to, quality=quality, associated=associated, model=model, source=source, series=series,
-        as_json=as_json,
-    )  # fmt: skip
+        slide, out, project, to=to, quality=quality, associated=associated, model=model, source=source, as_json=as_json
+    )
 
 
 @cli.command()

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from pipeline.cli_output import Reporter, report_errors
-from pipeline.errors import BadRecipeError
+from pipeline.errors import AmbiguousSeriesError, BadRecipeError
 from pipeline.export.dicom.kinds import DICOM_KINDS, DicomKind
 from pipeline.export.export import ExportRequest, export_slide, kind_of
 from pipeline.export.target import check_free
@@ -31,7 +31,6 @@ class DicomRequest:
     kind: DicomKind
     model_id: str
     source: Path
-    series: str | None
 
 
 def run_export(
@@ -44,7 +43,6 @@ def run_export(
     associated: bool,
     model: str | None,
     source: Path | None,
-    series: str | None,
     as_json: bool,
 ) -> None:
     named = [out] if source is None else [out, source]
@@ -54,8 +52,8 @@ def run_export(
         store = find_store(slide, open_project(project_dir))
         work: Callable[[RunRecord], SlideOutcome]
         # The record says neither where the copy went nor under which name: both can name people.
-        if to in DICOM_KINDS or model or source or series:
-            dicom = _dicom_request(store, out, to, model, source, series)
+        if to in DICOM_KINDS or model or source:
+            dicom = _dicom_request(store, out, to, model, source)
             record = RunRecord("export", {"to": dicom.kind, "model": dicom.model_id})
             work = partial(_export_dicom, dicom)
         else:
@@ -76,19 +74,15 @@ def _recorded(store: Path, record: RunRecord, reporter: Reporter, work: Callable
             record.slides.append(_unplaced(reporter.attempt(slide_id_of(store), lambda: work(record))))
 
 
-def _dicom_request(
-    store: Path, out: Path, to: str | None, model: str | None, source: Path | None, series: str | None
-) -> DicomRequest:
+def _dicom_request(store: Path, out: Path, to: str | None, model: str | None, source: Path | None) -> DicomRequest:
     for kind in DICOM_KINDS:
         if kind == to and model and source:
-            return DicomRequest(store, out, kind, model, source, series)
+            return DicomRequest(store, out, kind, model, source)
     if to in DICOM_KINDS:
         raise BadRecipeError(
             f"--to {to}: needs --model MODEL_ID (whose predictions) and --source SLIDE (the DICOM slide they lie on)."
         )
-    raise BadRecipeError(
-        f"--model, --source and --series are for --to {' and --to '.join(DICOM_KINDS)}. Leave them out."
-    )
+    raise BadRecipeError(f"--model and --source are for --to {' and --to '.join(DICOM_KINDS)}. Leave them out.")
 
 
 def _project_of(store: Path) -> Project | None:
@@ -109,9 +103,13 @@ def _export_dicom(request: DicomRequest, record: RunRecord) -> SlideOutcome:
     reader = StoreReader(request.store)
     predictions = read_predictions(request.store, request.model_id)
     files = {request.kind: request.out}
-    remark = write_dicom_results(
-        request.source, predictions, files, source_sha256=reader.source_sha256, series=request.series
-    )
+    try:
+        remark = write_dicom_results(request.source, predictions, files, source_sha256=reader.source_sha256)
+    except AmbiguousSeriesError as error:
+        raise AmbiguousSeriesError(
+            f"{request.source.name}: holds several series. Name a folder with the files of one series alone: "
+            f"the one that slide {reader.slide_id} was made from."
+        ) from error
     record.inputs.append({"id": reader.slide_id, "sha256": reader.source_sha256})
     record.outputs.append(f"{request.kind}, {request.out.stat().st_size} bytes")
     return SlideOutcome(

@@ -246,6 +246,32 @@ def test_export_writes_predictions_of_the_store_over_its_own_source(source, made
     assert str(tmp_path) not in json.dumps(record)
 
 
+def test_a_folder_of_several_series_is_refused_with_what_to_do(source, made, gemslide, tmp_path):
+    store = ingest(source, tmp_path / "project").store
+    write_predictions(store, made, mpp0=0.5)
+    folder = tmp_path / "scans"
+    folder.mkdir()
+    for series in ("1.2.3.4", "1.2.3.5"):
+        write_dicom(folder / f"{series}.dcm", sample_image(340, 250), series=series)
+    chosen = (
+        "--to",
+        "dicom-pm",
+        "--model",
+        made.model_id,
+        "--source",
+        folder,
+        "--project",
+        tmp_path / "project",
+        "--json",
+    )
+
+    done = gemslide("export", "S-1", tmp_path / "p.dcm", *chosen)
+
+    assert json.loads(done.out)["code"] == "which_series"
+    assert "Name a folder with the files of one series alone" in done.out
+    assert not (tmp_path / "p.dcm").exists()
+
+
 def test_inference_that_knows_its_source_writes_both_and_they_are_held_against_the_array(source, made, tmp_path):
     reader = StoreReader(ingest(source, tmp_path / "project").store)
     config = InferConfig(formats=("dicom-seg", "dicom-pm"))
