@@ -119,8 +119,8 @@ def unwritten_formats(reader: StoreReader, config: InferConfig, source: Path | N
 
 
 def wanted_classes(predictions: Predictions, config: InferConfig) -> tuple[str, ...]:
-    """Classes that are looked for: those of the settings, else all but the first."""
-    return config.hotspot_classes or predictions.class_names[1:]
+    """Classes that are looked for: those of the settings, else all but the first of several."""
+    return config.hotspot_classes or predictions.class_names[1:] or predictions.class_names
 
 
 @dataclass(frozen=True)

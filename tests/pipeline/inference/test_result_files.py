@@ -223,6 +223,16 @@ def test_the_same_predictions_give_the_same_files(written, reader, made, package
             assert path.read_bytes() == (written / path.name).read_bytes(), path.name
 
 
+@pytest.mark.parametrize("value", [1.0, np.nan])
+def test_one_class_alone_or_nothing_predicted_gives_every_file_too(reader, tmp_path, value):
+    made = Predictions("m-1", ("tumour",), np.full((1, 7, 10), value, np.float16), 128.0, 128.0, {})
+
+    write_results(reader, made, tmp_path, EVERY)
+
+    assert len(list(tmp_path.iterdir())) == 8
+    assert check_results(tmp_path, made, reader=reader) == []
+
+
 def test_dicom_on_another_slide_is_a_warning_and_no_error(reader, made, tmp_path):
     config = InferConfig(formats=("csv", "dicom-seg", "dicom-pm"))
 
