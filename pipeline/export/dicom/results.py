@@ -26,7 +26,7 @@ def write_dicom_results(
 ) -> str | None:
     """Write a segmentation ("dicom-seg": fractional, probability) or a parametric map ("dicom-pm": float32), or both.
 
-    One pixel per cell, TILED_FULL, in the source's frame of reference, study and patient: the files say of the patient
+    One pixel per cell, in the source's frame of reference, study and patient: the files say of the patient
     what the source says.
 
     Args:
