@@ -313,19 +313,27 @@ def export(
     slide: Annotated[str, typer.Argument(metavar="SLIDE_ID|STORE", help="Slide of the project, or a store.")],
     out: Annotated[Path, typer.Argument(help="Copy to write; must not be there yet.")],
     to: Annotated[
-        str | None, typer.Option(help="ngff-0.5, ngff-0.4, ome-tiff or tiff.", show_default="by the name of OUT")
+        str | None,
+        typer.Option(
+            help="ngff-0.5, ngff-0.4, ome-tiff or tiff; dicom-seg or dicom-pm for predictions on a DICOM slide.",
+            show_default="by the name of OUT",
+        ),
     ] = None,
     quality: Annotated[
         int | None, typer.Option(min=1, max=100, help="TIFF: JPEG of this quality in place of lossless deflate.")
     ] = None,
     associated: Annotated[bool, typer.Option("--associated", help="Take kept label and macro along.")] = False,
+    model: Annotated[str | None, typer.Option(help="DICOM: the model whose predictions are written.")] = None,
+    source: Annotated[Path | None, typer.Option(help="DICOM: the slide (file or folder) that they lie on.")] = None,
     project: ProjectOption = HERE,
     as_json: JsonOption = False,
 ) -> None:
-    """Write a copy of a slide that programs without gemslide read."""
+    """Write a copy of a slide, or predictions as DICOM, for programs without gemslide."""
     from pipeline.verbs.export import run_export
 
-    run_export(slide, out, project, to=to, quality=quality, associated=associated, as_json=as_json)
+    run_export(
+        slide, out, project, to=to, quality=quality, associated=associated, model=model, source=source, as_json=as_json
+    )
 
 
 @cli.command()

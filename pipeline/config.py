@@ -145,6 +145,12 @@ class TileConfig(Section):
         return limits
 
 
+ResultFormat = Literal[
+    "csv", "parquet", "geojson", "contours", "heatmap", "ome-tiff", "dicom-seg", "dicom-pm", "report"
+]
+"""What a slide's results can be written as (docs/results.md)."""
+
+
 class InferConfig(Section):
     """`[infer]`"""
 
@@ -171,6 +177,10 @@ class InferConfig(Section):
     hotspot_classes: tuple[ClassName, ...] = ()
     """Classes to look for; empty: all but the first of the class order."""
     max_hotspots: int = Field(50, ge=1, le=1_000_000)
+    hotspot_min_distance_um: float = Field(0.0, ge=0, le=MAX_UM)
+    """0: one hotspot per connected area. Else its local maxima that are at least this far apart are hotspots, too."""
+    formats: tuple[ResultFormat, ...] = ("csv", "parquet", "geojson", "heatmap", "report")
+    """Files written beside the store; hotspots.json always. DICOM needs a DICOM slide."""
 
 
 class EvaluateConfig(Section):

@@ -8,7 +8,8 @@ __all__, __getattr__ = public_names(
         "hotspots": "Hotspot read_hotspots",
         "infer": "infer_slide",
         "predictor": "Predictor",
-        "results": "heatmap_name",
+        "results": "heatmap_name unwritten_formats write_results",
+        "results_check": "check_results",
         "stage": "InferStage load_once",
     },
 )

@@ -1,4 +1,4 @@
-"""Places a pathologist should look at first: connected cells above the threshold."""
+"""Places a pathologist should look at first: connected cells above the threshold, or the peaks within them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from scipy import ndimage
+from scipy.spatial import KDTree
 
 from pipeline.errors import UnreadableError
 from pipeline.files import write_text_atomic
@@ -18,43 +20,97 @@ from pipeline.store.overlays import MAX_CELL_PX0, Predictions
 from training.foundation.reading import read_json_file
 
 Hotspot = dict[str, Any]
-"""x_px0, y_px0 (centre of its strongest cell), area_um2, score (highest probability), class."""
+"""x_px0, y_px0 (centre of its strongest cell), area_um2, score (that cell's probability), class."""
 
 MAX_STORED = 1_000_000
 _TOUCHING = np.ones((3, 3), int)
 
 
 def find_hotspots(
-    predictions: Predictions, class_names: Sequence[str], *, mpp0: float, threshold: float, most: int
+    predictions: Predictions,
+    class_names: Sequence[str],
+    *,
+    mpp0: float,
+    threshold: float,
+    most: int,
+    min_distance_um: float = 0.0,
 ) -> list[Hotspot]:
-    """Connected areas where a class reaches `threshold`, strongest first, larger first among equals."""
+    """Areas where a class reaches `threshold`, strongest first, larger first among equals.
+
+    Args:
+        min_distance_um: 0: one hotspot per connected area, at its strongest cell. Else an area has a hotspot at each
+            of its local maxima that is at least so far from every stronger one (non-maximum suppression), and each of
+            the area's cells counts to the nearest: together they are as large as the area.
+    """
     found: list[Hotspot] = []
     for name in class_names:
-        found += _of_class(predictions, name, mpp0, threshold)
+        found += _of_class(predictions, name, mpp0, threshold, min_distance_um)
     found.sort(key=lambda spot: (-spot["score"], -spot["area_um2"], spot["y_px0"], spot["x_px0"]))
     return found[:most]
 
 
-def _of_class(predictions: Predictions, name: str, mpp0: float, threshold: float) -> list[Hotspot]:
-    probability_yx = predictions.probabilities_cyx[predictions.class_names.index(name)].astype(np.float32)
-    labels, count = ndimage.label(np.nan_to_num(probability_yx, nan=0.0) >= threshold, structure=_TOUCHING)
+def _of_class(
+    predictions: Predictions, name: str, mpp0: float, threshold: float, min_distance_um: float
+) -> list[Hotspot]:
+    probability_yx = np.nan_to_num(
+        predictions.probabilities_cyx[predictions.class_names.index(name)].astype(np.float32)
+    )
+    labels, count = ndimage.label(probability_yx >= threshold, structure=_TOUCHING)
     if not count:
         return []
     stride_px0 = predictions.stride_px0
-    cell_um2 = (stride_px0 * mpp0) ** 2
-    numbers = range(1, count + 1)
-    peaks = ndimage.maximum_position(np.nan_to_num(probability_yx, nan=0.0), labels, numbers)
-    sizes = ndimage.sum_labels(np.ones_like(labels), labels, numbers)
+    cell_um = stride_px0 * mpp0
+    if min_distance_um > 0:
+        peaks, sizes = _separate_peaks(probability_yx, labels, min_distance_um / cell_um)
+    else:
+        numbers = range(1, count + 1)
+        peaks = np.array(ndimage.maximum_position(probability_yx, labels, numbers))
+        sizes = np.bincount(labels.ravel(), minlength=count + 1)[1:]
     return [
         {
             "x_px0": round((column + 0.5) * stride_px0),
             "y_px0": round((row + 0.5) * stride_px0),
-            "area_um2": round(float(size) * cell_um2, 1),
+            "area_um2": round(float(size) * cell_um**2, 1),
             "score": round(float(probability_yx[row, column]), 4),
             "class": name,
         }
-        for (row, column), size in zip(peaks, sizes, strict=True)
+        for (row, column), size in zip(peaks.tolist(), sizes.tolist(), strict=True)
     ]
+
+
+def _separate_peaks(
+    probability_yx: NDArray[np.float32], labels: NDArray[np.int32], min_distance_cells: float
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """(row, column) of peaks, int64 (peaks, 2), and how many cells of the same area are nearest to each."""
+    is_maximum = (probability_yx == ndimage.maximum_filter(probability_yx, footprint=_TOUCHING)) & (labels > 0)
+    candidates = np.argwhere(is_maximum)
+    strongest_first = np.argsort(-probability_yx[is_maximum], kind="stable")
+    candidates = candidates[strongest_first]
+    area_of = labels[candidates[:, 0], candidates[:, 1]]
+    tree = KDTree(candidates)
+    is_open = np.ones(len(candidates), bool)
+    kept = []
+    for index in range(len(candidates)):
+        if not is_open[index]:
+            continue
+        kept.append(index)
+        near = np.array(tree.query_ball_point(candidates[index], min_distance_cells * (1 - 1e-9)))
+        is_open[near[area_of[near] == area_of[index]]] = False
+    peaks = candidates[kept]
+    return peaks, _nearest_counts(labels, peaks)
+
+
+def _nearest_counts(labels: NDArray[np.int32], peaks: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Of each peak, the cells of its own area to which it is the nearest."""
+    cells = np.argwhere(labels > 0)
+    # A third coordinate keeps areas further apart than any two cells of one.
+    apart = 4.0 * sum(labels.shape)
+    nearest = KDTree(_with_area(peaks, labels, apart)).query(_with_area(cells, labels, apart))[1]
+    return np.bincount(nearest, minlength=len(peaks))
+
+
+def _with_area(cells: NDArray[np.int64], labels: NDArray[np.int32], apart: float) -> NDArray[np.float64]:
+    return np.column_stack([cells, apart * labels[cells[:, 0], cells[:, 1]]])
 
 
 def write_hotspots(path: Path, hotspots: list[Hotspot]) -> None:

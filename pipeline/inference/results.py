@@ -5,20 +5,43 @@ from __future__ import annotations
 import hashlib
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 
 from pipeline.annotations.geojson import qupath_origin_xy0
-from pipeline.config import InferConfig
+from pipeline.codecs.types import Pixels
+from pipeline.config import InferConfig, ResultFormat
+from pipeline.export.csv.parquet import write_parquet
 from pipeline.export.csv.predictions import write_csv
+from pipeline.export.dicom.kinds import DICOM, DICOM_KINDS
+from pipeline.export.qupath.contours import write_contours
 from pipeline.export.qupath.predictions import write_geojson
+from pipeline.export.tiff.heatmap import write_ome_heatmap
 from pipeline.inference.heatmap import THUMBNAIL_PX, write_heatmap
-from pipeline.inference.hotspots import find_hotspots, write_hotspots
+from pipeline.inference.hotspots import Hotspot, find_hotspots, write_hotspots
+from pipeline.inference.slide_report import write_slide_report
 from pipeline.store.overlays import Predictions
 from pipeline.store.reader import StoreReader
 from pipeline.store.render import thumbnail
 
-OUR_FILES = {"predictions.csv", "predictions.geojson", "hotspots.json"}
+FILE_OF: Mapping[ResultFormat, str] = MappingProxyType(
+    {
+        "csv": "predictions.csv",
+        "parquet": "predictions.parquet",
+        "geojson": "predictions.geojson",
+        "contours": "contours.geojson",
+        "ome-tiff": "heatmap.ome.tiff",
+        "dicom-seg": "segmentation.dcm",
+        "dicom-pm": "parametric_map.dcm",
+        "report": "slide_report.html",
+    }
+)
+"""The file of each format; "heatmap" has one per class (`heatmap_name`)."""
+HOTSPOTS_FILE = "hotspots.json"
+OUR_FILES = {HOTSPOTS_FILE, *FILE_OF.values()}
 """And a heatmap for each class."""
 
 
@@ -29,23 +52,157 @@ def heatmap_name(class_name: str) -> str:
     return f"heatmap_{word[:100]}{told_apart}.png"
 
 
-def write_results(reader: StoreReader, predictions: Predictions, result_dir: Path, config: InferConfig) -> int:
-    """CSV, GeoJSON, hotspots and heatmap beside the store. Returns the number of hotspots."""
-    wanted = config.hotspot_classes or predictions.class_names[1:]
-    hotspots = find_hotspots(
-        predictions, wanted, mpp0=reader.mpp0, threshold=config.threshold, most=config.max_hotspots
-    )
-    write_csv(result_dir / "predictions.csv", reader.slide_id, predictions)
-    origin_xy0 = qupath_origin_xy0(reader.attributes.bounds_px0)
-    write_geojson(result_dir / "predictions.geojson", predictions, reader.source_sha256, origin_xy0=origin_xy0)
-    write_hotspots(result_dir / "hotspots.json", hotspots)
-    # With two classes the second says it all; with more, each has its own image.
-    shown = predictions.class_names if len(predictions.class_names) > 2 else wanted
-    image = thumbnail(reader, THUMBNAIL_PX)
-    for class_name in shown:
-        path = result_dir / heatmap_name(class_name)
-        write_heatmap(path, reader, image, predictions, class_name)
-    return len(hotspots)
+def write_results(
+    reader: StoreReader,
+    predictions: Predictions,
+    result_dir: Path,
+    config: InferConfig,
+    *,
+    package: Path | None = None,
+    seconds: Mapping[str, float] = MappingProxyType({}),
+    facts: Mapping[str, object] = MappingProxyType({}),
+    source: Path | None = None,
+    series: str | None = None,
+) -> int:
+    """The files that `[infer] formats` names, and hotspots, into a folder that the caller publishes.
+
+    Args:
+        package: the model's folder, of which the report shows the essentials.
+        seconds: time breakdown, for the report.
+        facts: what inference found out, for the report: `tiles`, `damaged_tiles`, `colour_distance`, `flags`.
+        source: the slide that the store was made from, where it is known: DICOM results lie on it. Without it they are
+            not written, see `unwritten_formats`.
+        series: which series of a source with several.
+
+    Returns:
+        the number of hotspots.
+
+    Raises:
+        DiskFullError: no space, or not writable. UnreadableError, ChangedSourceError: a DICOM source that does not fit.
+    """
+    results = _Results(reader, predictions, result_dir, config, package, seconds, facts)
+    write_hotspots(result_dir / HOTSPOTS_FILE, results.hotspots)
+    writers: dict[ResultFormat, Callable[[], None]] = {
+        "csv": results.csv,
+        "parquet": results.parquet,
+        "geojson": results.geojson,
+        "contours": results.contours,
+        "heatmap": results.heatmaps,
+        "ome-tiff": results.ome_tiff,
+        "report": results.report,
+    }
+    for name, write in writers.items():
+        if name in config.formats:
+            write()
+    dicom = {kind: result_dir / FILE_OF[kind] for kind in DICOM_KINDS if kind in config.formats}
+    if dicom and source is not None and reader.attributes.source.format == DICOM:
+        from pipeline.export.dicom.results import write_dicom_results  # its libraries take long to import
+
+        write_dicom_results(source, predictions, dicom, source_sha256=reader.source_sha256, series=series)
+    return len(results.hotspots)
+
+
+def unwritten_formats(reader: StoreReader, config: InferConfig, source: Path | None = None) -> str | None:
+    """A warning about formats that are asked for and cannot be written for this slide; None: all can."""
+    asked = " and ".join(kind for kind in DICOM_KINDS if kind in config.formats)
+    if not asked:
+        return None
+    found = reader.attributes.source.format
+    if found != DICOM:
+        return f"{asked} not written: DICOM results lie on DICOM slides, and this one was {found}"
+    if source is None:
+        return (
+            f"{asked} not written: the store does not know its source. Write them with `gemslide export "
+            f"{reader.slide_id} OUT.dcm --to dicom-seg --model MODEL --source SLIDE`"
+        )
+    return None
+
+
+def wanted_classes(predictions: Predictions, config: InferConfig) -> tuple[str, ...]:
+    """Classes that are looked for: those of the settings, else all but the first of several."""
+    return config.hotspot_classes or predictions.class_names[1:] or predictions.class_names
+
+
+@dataclass(frozen=True)
+class _Results:
+    """One slide's results, and where they go."""
+
+    reader: StoreReader
+    predictions: Predictions
+    folder: Path
+    config: InferConfig
+    package: Path | None
+    seconds: Mapping[str, float]
+    facts: Mapping[str, object]
+
+    @cached_property
+    def wanted(self) -> tuple[str, ...]:
+        return wanted_classes(self.predictions, self.config)
+
+    @cached_property
+    def hotspots(self) -> list[Hotspot]:
+        return find_hotspots(
+            self.predictions,
+            self.wanted,
+            mpp0=self.reader.mpp0,
+            threshold=self.config.threshold,
+            most=self.config.max_hotspots,
+            min_distance_um=self.config.hotspot_min_distance_um,
+        )
+
+    @cached_property
+    def image(self) -> Pixels:
+        return thumbnail(self.reader, THUMBNAIL_PX)
+
+    @property
+    def origin_xy0(self) -> tuple[int, int]:
+        return qupath_origin_xy0(self.reader.attributes.bounds_px0)
+
+    def path(self, name: ResultFormat) -> Path:
+        return self.folder / FILE_OF[name]
+
+    def csv(self) -> None:
+        write_csv(self.path("csv"), self.reader.slide_id, self.predictions)
+
+    def parquet(self) -> None:
+        write_parquet(self.path("parquet"), self.reader.slide_id, self.reader.source_sha256, self.predictions)
+
+    def geojson(self) -> None:
+        write_geojson(self.path("geojson"), self.predictions, self.reader.source_sha256, origin_xy0=self.origin_xy0)
+
+    def contours(self) -> None:
+        write_contours(
+            self.path("contours"),
+            self.predictions,
+            self.reader.source_sha256,
+            self.wanted,
+            mpp0=self.reader.mpp0,
+            threshold=self.config.threshold,
+            origin_xy0=self.origin_xy0,
+        )
+
+    def heatmaps(self) -> None:
+        # With two classes the second says it all; with more, each has its own image.
+        shown = self.predictions.class_names if len(self.predictions.class_names) > 2 else self.wanted
+        for class_name in shown:
+            write_heatmap(self.folder / heatmap_name(class_name), self.reader, self.image, self.predictions, class_name)
+
+    def ome_tiff(self) -> None:
+        write_ome_heatmap(self.path("ome-tiff"), self.reader.slide_id, self.predictions, mpp0=self.reader.mpp0)
+
+    def report(self) -> None:
+        write_slide_report(
+            self.path("report"),
+            self.reader,
+            self.image,
+            self.predictions,
+            self.hotspots,
+            class_name=self.wanted[0],
+            threshold=self.config.threshold,
+            package=self.package,
+            seconds=self.seconds,
+            facts=self.facts,
+        )
 
 
 def keep_what_others_wrote(old: Path, new: Path, class_names: Sequence[str]) -> None:

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 __all__, __getattr__ = public_names(
     __name__,
     {
+        "damage": "DamagedFileError library_errors",
+        "dicom.plane": "plane_of SlidePlane",
+        "dicom.reader": "DicomSlide",
         "openslide.library": "library_version",
         "openslide.reader": "VendorSlide",
         "openslide.reference_decoder": "ReferenceDecoder",

@@ -14,7 +14,8 @@ from contextlib import contextmanager
 class DamagedFileError(Exception):
     """A file does not hold together: said by one of our checks, or by a library.
 
-    Readers turn it into the error that names the file and says what to do; it never leaves `pipeline.slides`.
+    Readers turn it into the error that names the file and says what to do, and so does whoever reads results back
+    (`pipeline.export`): it reaches no person.
     """
 
 

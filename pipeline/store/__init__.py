@@ -26,11 +26,12 @@ __all__, __getattr__ = public_names(
         "MAX_SHARD_CHUNKS PREDICTIONS QUALITY TISSUE ZSTD_LEVEL",
         "metadata": "first_finding Gate image_attributes Level MAX_LEVELS ome_xml read_json SlideAttributes Source "
         "write_group write_json",
-        "overlays": "list_predictions MAX_CELL_PX0 new_predictions Predictions predictions_path read_predictions",
+        "overlays": "list_predictions MAX_CELL_PX0 nan_pyramid new_predictions Predictions predictions_path "
+        "read_predictions",
         "plain_array": "array_names PlainArray write_array",
         "qc_scores": "Quality read_quality read_stain_fit SCORE_NAMES slide_normaliser stored_summary write_quality",
         "reader": "is_store LevelArray StoreReader",
-        "render": "render_chunk_jpeg render_thumbnail_jpeg thumbnail",
+        "render": "for_screen render_chunk_jpeg render_thumbnail_jpeg thumbnail",
         "shard": "FileChecksum sum_file with_checksum write_shard",
         "threads": "CORES parallel_for",
     },

@@ -67,7 +67,7 @@ def new_predictions(store: Path, predictions: Predictions, *, mpp0: float) -> It
     final = predictions_path(store, predictions.model_id)
     if not (final.parent / "zarr.json").exists():
         write_group(final.parent, {})
-    pyramid = _nan_pyramid(predictions.probabilities_cyx)
+    pyramid = nan_pyramid(predictions.probabilities_cyx)
     spacing = predictions.stride_px0 * mpp0
     spacings = [spacing * 2**i for i in range(len(pyramid))]
     entry = multiscale(predictions.model_id, "nanmean", "cyx", spacings, offset_um=spacing / 2)
@@ -181,7 +181,7 @@ def _check_probabilities(values_cyx: NDArray[Any], said: _Said) -> None:
         )
 
 
-def _nan_pyramid(values_cyx: Probabilities) -> list[Probabilities]:
+def nan_pyramid(values_cyx: Probabilities) -> list[Probabilities]:
     """Datasets from fine to coarse until a side is at most 64 cells; a coarse cell averages what was predicted."""
     pyramid = [values_cyx]
     while max(pyramid[-1].shape[1:]) > 64:

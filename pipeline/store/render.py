@@ -26,7 +26,8 @@ def _white_jpeg(chunk_px: int) -> bytes:
     return encode_jpeg(np.full((chunk_px, chunk_px, 3), FILL_VALUE, np.uint8))
 
 
-def _for_screen(reader: StoreReader, pixels: Pixels) -> Pixels:
+def for_screen(reader: StoreReader, pixels: Pixels) -> Pixels:
+    """Pixels of a slide as sRGB: by the scanner's colour profile, where the store has one."""
     return _to_srgb(reader.icc)(pixels) if reader.icc else pixels
 
 
@@ -45,7 +46,7 @@ def render_chunk_jpeg(reader: StoreReader, level: int, row: int, column: int) ->
         stream = reader.chunk(level, row, column)
     else:
         pixels = array.array.decoded_chunk(row, column)
-        stream = None if pixels is None else encode_jpeg(_for_screen(reader, pixels))
+        stream = None if pixels is None else encode_jpeg(for_screen(reader, pixels))
     return _white_jpeg(array.chunk_px) if stream is None else stream
 
 
@@ -65,7 +66,7 @@ def thumbnail(reader: StoreReader, max_side_px: int) -> Pixels:
         )
     shrink = max(shrink, array.downsample)
     size_wh = max(1, round(width_px0 / shrink)), max(1, round(height_px0 / shrink))
-    return _for_screen(reader, array.array.read_whole(*size_wh))
+    return for_screen(reader, array.array.read_whole(*size_wh))
 
 
 def render_thumbnail_jpeg(reader: StoreReader, max_side_px: int) -> bytes:

@@ -2,35 +2,87 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from pipeline.cli_output import Reporter, report_errors
+from pipeline.errors import AmbiguousSeriesError, BadRecipeError
+from pipeline.export.dicom.kinds import DICOM_KINDS, DicomKind
 from pipeline.export.export import ExportRequest, export_slide, kind_of
+from pipeline.export.target import check_free
 from pipeline.progress import bar
 from pipeline.project import Project, open_project, slide_id_of
 from pipeline.run_record import RunRecord, SlideOutcome, recorded
 from pipeline.slide_names import find_store
 from pipeline.source_names import SourceNames
+from pipeline.store.overlays import read_predictions
+from pipeline.store.reader import StoreReader
+
+
+@dataclass(frozen=True)
+class DicomRequest:
+    """Predictions to write over the DICOM slide that they are of."""
+
+    store: Path
+    out: Path
+    kind: DicomKind
+    model_id: str
+    source: Path
 
 
 def run_export(
-    slide: str, out: Path, project_dir: Path, *, to: str | None, quality: int | None, associated: bool, as_json: bool
+    slide: str,
+    out: Path,
+    project_dir: Path,
+    *,
+    to: str | None,
+    quality: int | None,
+    associated: bool,
+    model: str | None,
+    source: Path | None,
+    as_json: bool,
 ) -> None:
-    reporter = Reporter(as_json=as_json, sources=SourceNames(out, project=Project(project_dir)))
+    named = [out] if source is None else [out, source]
+    reporter = Reporter(as_json=as_json, sources=SourceNames(*named, project=Project(project_dir)))
     reporter.sources.add_typed([slide], Project(project_dir))
     with report_errors(as_json=as_json, name="export", reporter=reporter):
         store = find_store(slide, open_project(project_dir))
-        project = _project_of(store)
-        request = ExportRequest(store, out, kind_of(to, out), quality, associated)
+        work: Callable[[RunRecord], SlideOutcome]
         # The record says neither where the copy went nor under which name: both can name people.
-        settings = {"to": request.kind, "quality": quality, "associated": associated}
-        record = RunRecord("export", settings)
-        if project is None:
-            reporter.attempt(slide_id_of(store), lambda: _export(request, record))
+        if to in DICOM_KINDS or model or source:
+            dicom = _dicom_request(store, out, to, model, source)
+            record = RunRecord("export", {"to": dicom.kind, "model": dicom.model_id})
+            work = partial(_export_dicom, dicom)
         else:
-            with recorded(record, project.runs_dir), record.phase("export"):
-                record.slides.append(_unplaced(reporter.attempt(slide_id_of(store), lambda: _export(request, record))))
+            request = ExportRequest(store, out, kind_of(to, out), quality, associated)
+            record = RunRecord("export", {"to": request.kind, "quality": quality, "associated": associated})
+            work = partial(_export, request)
+        _recorded(store, record, reporter, work)
     reporter.finish()
+
+
+def _recorded(store: Path, record: RunRecord, reporter: Reporter, work: Callable[[RunRecord], SlideOutcome]) -> None:
+    """Do the work, with a run record where the store lies in a project."""
+    project = _project_of(store)
+    if project is None:
+        reporter.attempt(slide_id_of(store), lambda: work(record))
+    else:
+        with recorded(record, project.runs_dir), record.phase("export"):
+            record.slides.append(_unplaced(reporter.attempt(slide_id_of(store), lambda: work(record))))
+
+
+def _dicom_request(store: Path, out: Path, to: str | None, model: str | None, source: Path | None) -> DicomRequest:
+    for kind in DICOM_KINDS:
+        if kind == to and model and source:
+            return DicomRequest(store, out, kind, model, source)
+    if to in DICOM_KINDS:
+        raise BadRecipeError(
+            f"--to {to}: needs --model MODEL_ID (whose predictions) and --source SLIDE (the DICOM slide they lie on)."
+        )
+    raise BadRecipeError(f"--model and --source are for --to {' and --to '.join(DICOM_KINDS)}. Leave them out.")
 
 
 def _project_of(store: Path) -> Project | None:
@@ -41,6 +93,32 @@ def _project_of(store: Path) -> Project | None:
 
 def _unplaced(outcome: SlideOutcome) -> SlideOutcome:
     return SlideOutcome(outcome.slide_id, outcome.status, code=outcome.code, seconds=outcome.seconds)
+
+
+def _export_dicom(request: DicomRequest, record: RunRecord) -> SlideOutcome:
+    from pipeline.export.dicom.results import write_dicom_results  # its libraries take long to import
+
+    start = time.perf_counter()
+    check_free(request.out, request.store)
+    reader = StoreReader(request.store)
+    predictions = read_predictions(request.store, request.model_id)
+    files = {request.kind: request.out}
+    try:
+        remark = write_dicom_results(request.source, predictions, files, source_sha256=reader.source_sha256)
+    except AmbiguousSeriesError as error:
+        raise AmbiguousSeriesError(
+            f"{request.source.name}: holds several series. Name a folder with the files of one series alone: "
+            f"the one that slide {reader.slide_id} was made from."
+        ) from error
+    record.inputs.append({"id": reader.slide_id, "sha256": reader.source_sha256})
+    record.outputs.append(f"{request.kind}, {request.out.stat().st_size} bytes")
+    return SlideOutcome(
+        reader.slide_id,
+        "done",
+        message=f"done: {request.out} ({request.kind}). It says of the patient what the DICOM slide says"
+        + (f"; {remark}" if remark else ""),
+        seconds=round(time.perf_counter() - start, 3),
+    )
 
 
 def _export(request: ExportRequest, record: RunRecord) -> SlideOutcome:

@@ -9,13 +9,15 @@ from pathlib import Path
 
 from pipeline.cli_output import Reporter, report_errors
 from pipeline.cohort.manifest import load_cohort
-from pipeline.errors import BadManifestError, BadRecipeError
+from pipeline.errors import BadManifestError, BadRecipeError, DamagedStoreError
 from pipeline.ingest.add_checksums import add_checksums
 from pipeline.ingest.source_comparison import verify_store
 from pipeline.project import Project, open_project, slide_id_of
 from pipeline.run_record import SlideOutcome
 from pipeline.slide_names import find_stores
 from pipeline.source_names import SourceNames
+from pipeline.store.overlays import list_predictions, read_predictions
+from pipeline.store.reader import StoreReader
 
 SAMPLE_CHUNKS = 64
 """Compared with the source where every chunk is decoded."""
@@ -45,7 +47,8 @@ def run_verify(
                 sample_chunks=num_chunks or SAMPLE_CHUNKS,
                 every_chunk=num_chunks is None,
             )
-            reporter.attempt(slide_id_of(store), partial(_verify, store, check, with_checksums=with_checksums))
+            work = partial(_verify, store, project, check, with_checksums=with_checksums)
+            reporter.attempt(slide_id_of(store), work)
     reporter.finish()
 
 
@@ -76,13 +79,36 @@ def _stores(slides: list[str], project: Project, source: Path | None) -> list[tu
     return [(store, source) for store in stores]
 
 
-def _verify(store: Path, check: Callable[[], str], *, with_checksums: bool) -> SlideOutcome:
-    """Check a store, then add checksums where they are asked for: only to one that is whole."""
+def _verify(store: Path, project: Project, check: Callable[[], str], *, with_checksums: bool) -> SlideOutcome:
+    """Check a store and its results, then add checksums where they are asked for: only to one that is whole."""
     start = time.perf_counter()
-    checked = check()
+    checked = check() + _check_results(store, project)
     if with_checksums and add_checksums(store):
         checked = f"{check()}; checksums were added to its chunks"
     elif with_checksums:
         checked += "; its chunks have checksums, nothing to add"
     seconds = round(time.perf_counter() - start, 3)
     return SlideOutcome(slide_id_of(store), "done", message=checked, output=str(store), seconds=seconds)
+
+
+def _check_results(store: Path, project: Project) -> str:
+    """Hold the files of results against the predictions in the store. Returns what was checked, if anything was.
+
+    Raises:
+        DamagedStoreError: a file says something else.
+    """
+    slide_id = slide_id_of(store)
+    folders = {model_id: project.result_dir(slide_id, model_id) for model_id in list_predictions(store)}
+    folders = {model_id: folder for model_id, folder in folders.items() if folder.is_dir()}
+    if store.resolve() != project.store_path(slide_id).resolve() or not folders:
+        return ""
+    from pipeline.inference.results_check import check_results  # its libraries take long to import
+
+    reader = StoreReader(store)
+    for model_id, folder in folders.items():
+        faults = check_results(folder, read_predictions(store, model_id), reader=reader)
+        if faults:
+            raise DamagedStoreError(
+                f"{folder}: {'; '.join(faults)}. The store is whole; `gemslide infer` writes these files again from it."
+            )
+    return f", results of {len(folders)} models as predicted" if len(folders) > 1 else ", results as predicted"

@@ -9,9 +9,11 @@ SOURCES = [p for package in ("pathology_app", "pipeline", "training") for p in s
 MAX_LINES, MAX_INIT_LINES, MAX_FUNCTION_LINES = 400, 40, 60
 ADAPTERS = {
     "openslide": {"pipeline/slides/openslide/library.py"},
+    "highdicom": {"pipeline/export/dicom/library.py"},
     "wsidicom": {"pipeline/codecs/dicom_frames.py"},
     "pydicom": {
         "pipeline/codecs/dicom_frames.py",
+        "pipeline/export/dicom/library.py",
         *(f"pipeline/slides/dicom/{part}.py" for part in ("attributes", "header", "positions", "validate", "metadata")),
     },
     "napari": {"pathology_app/desktop/window.py"},

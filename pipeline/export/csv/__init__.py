@@ -1,1 +1,1 @@
-"""Predictions as tables."""
+"""Predictions as tables: CSV and Parquet."""

@@ -2,34 +2,39 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from pathlib import Path
 
-import numpy as np
-import pandas as pd
-
-from pipeline.files import write_text_atomic
+from pipeline.export.cells import cell_blocks, corners_px0
+from pipeline.export.target import new_file
 from pipeline.store.overlays import Predictions
 
-
-def prediction_rows(slide_id: str, predictions: Predictions) -> pd.DataFrame:
-    """slide_id, minx, miny, width, height (level-0 pixels), prob_<class>…; row by row of the grid."""
-    rows, columns = np.nonzero(np.isfinite(predictions.probabilities_cyx[0]))
-    side_px0 = round(predictions.side_px0)
-    frame = pd.DataFrame(
-        {
-            "slide_id": slide_id,
-            "minx": np.round(columns * predictions.stride_px0).astype(int),
-            "miny": np.round(rows * predictions.stride_px0).astype(int),
-            "width": side_px0,
-            "height": side_px0,
-        }
-    )
-    for index, name in enumerate(predictions.class_names):
-        frame[f"prob_{name}"] = predictions.probabilities_cyx[index, rows, columns].astype(np.float32)
-    return frame
+CORNER_COLUMNS = ("minx", "miny", "width", "height")
 
 
 def write_csv(path: Path, slide_id: str, predictions: Predictions) -> None:
-    """Write the rows, probabilities with four decimals."""
-    frame = prediction_rows(slide_id, predictions)
-    write_text_atomic(path, frame.to_csv(index=False, float_format="%.4f"))
+    """slide_id, minx, miny, width, height (whole level-0 pixels), prob_<class>… with four decimals; row by row.
+
+    Raises:
+        DiskFullError: no space, or not writable. LockedError: another process writes the same file.
+    """
+    side = str(round(predictions.side_px0))
+    with new_file(path) as stream:
+        stream.write(_line("slide_id", *CORNER_COLUMNS, *(f"prob_{name}" for name in predictions.class_names)))
+        for block in cell_blocks(predictions):
+            xs, ys = (
+                map(str, corners_px0(indices, predictions.stride_px0).tolist())
+                for indices in (block.columns, block.rows)
+            )
+            texts = [block.texts_of_class(index, "{:.4f}".format) for index in range(len(predictions.class_names))]
+            rows = zip(xs, ys, *texts, strict=True)
+            lines = [f"{slide_id},{x},{y},{side},{side},{','.join(values)}\n" for x, y, *values in rows]
+            stream.write("".join(lines).encode())
+
+
+def _line(*cells: str) -> bytes:
+    """Class names may hold commas and quotation marks; slide ids and numbers do not."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerow(cells)
+    return text.getvalue().encode()

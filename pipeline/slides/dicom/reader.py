@@ -54,6 +54,11 @@ class DicomSlide:
         is_honest = all(level.colours_as_said() and not level.has_false_offsets for level in self._levels)
         return self._finest_file if is_honest else None
 
+    @property
+    def finest_header(self) -> Header:
+        """Attributes of the finest level, of its first file where it is spread over several."""
+        return self._levels[0].header
+
     def _sorted_by_kind(self) -> tuple[list[list[Header]], dict[str, list[Header]]]:
         """Instances of the tissue, and the first of each other kind."""
         levels: list[list[Header]] = []

@@ -91,7 +91,8 @@ def test_every_file_of_the_contract_is_written(road, own, predictor):
     folder = infer_slide(road.test_slide, predictor, own, CONFIG).result_dir
 
     assert {path.name for path in folder.iterdir()} == {
-        "predictions.csv", "predictions.geojson", "hotspots.json", "heatmap_warm.png",
+        "predictions.csv", "predictions.parquet", "predictions.geojson", "hotspots.json", "heatmap_warm.png",
+        "slide_report.html",
     }  # fmt: skip
     with Image.open(folder / "heatmap_warm.png") as image:
         assert image.size[0] > 800

@@ -201,6 +201,22 @@ def _attributes(
     return ds
 
 
+def placed_on_the_glass(ds: Dataset) -> None:
+    """Where the first pixel lies, in mm; for `change` of `write_dicom`."""
+    origin = Dataset()
+    origin.XOffsetInSlideCoordinateSystem, origin.YOffsetInSlideCoordinateSystem = 20.0, 40.5
+    ds.TotalPixelMatrixOriginSequence = [origin]
+
+
+def placed_attributes(width_px: int, height_px: int) -> Dataset:
+    """Attributes of a slide of any size, without its pixels."""
+    ds = _attributes(np.empty((1, 1, 3), np.uint8), (256, 256), JPEG, "YBR_FULL_422", "VOLUME", 1, "1.2.3.4")
+    ds.TotalPixelMatrixColumns, ds.TotalPixelMatrixRows = width_px, height_px
+    ds.NumberOfFrames, ds.DimensionOrganizationType = -(-width_px // 256) * -(-height_px // 256), "TILED_FULL"
+    placed_on_the_glass(ds)
+    return ds
+
+
 def _place(x: int, y: int) -> Dataset:
     place, groups = Dataset(), Dataset()
     place.ColumnPositionInTotalImagePixelMatrix, place.RowPositionInTotalImagePixelMatrix = x, y

@@ -1,0 +1,66 @@
+"""Predictions over a DICOM slide as DICOM: which slide, where on its glass, into which file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from pipeline.errors import BadRecipeError, ChangedSourceError
+from pipeline.export.dicom.kinds import DicomKind
+from pipeline.export.dicom.library import DicomResult, parametric_map, save, segmentation
+from pipeline.export.target import new_file
+from pipeline.files import sha256_of_files
+from pipeline.slides.dicom.plane import plane_of
+from pipeline.slides.dicom.reader import DicomSlide
+from pipeline.slides.registry import open_slide
+from pipeline.store.overlays import Predictions
+
+
+def write_dicom_results(
+    source: Path,
+    predictions: Predictions,
+    files: Mapping[DicomKind, Path],
+    *,
+    source_sha256: str,
+    series: str | None = None,
+) -> str | None:
+    """Write a segmentation ("dicom-seg": fractional, probability) or a parametric map ("dicom-pm": float32), or both.
+
+    One pixel per cell, in the source's frame of reference, study and patient: the files say of the patient
+    what the source says.
+
+    Args:
+        source: the DICOM file or folder that the predicted store was made from.
+        files: the file to write, by kind.
+        source_sha256: what the store says of its source.
+        series: which series of a folder with several.
+
+    Returns:
+        what a person should know about where the results lie; None: nothing.
+
+    Raises:
+        BadRecipeError: the source is not DICOM. ChangedSourceError: it is not what the store was made from.
+        UnreadableError: it does not say where it lies, or lacks what a result must repeat.
+        DiskFullError, LockedError: the target.
+    """
+    with open_slide(source, series) as slide:
+        if not isinstance(slide, DicomSlide):
+            raise BadRecipeError(
+                f"{source.name}: is {slide.info.format}, not DICOM. DICOM results lie on DICOM slides; for others "
+                "there are GeoJSON, CSV, Parquet and OME-TIFF."
+            )
+        sha256 = sha256_of_files(slide.files)
+        if sha256 != source_sha256:
+            raise ChangedSourceError(
+                f"{source.name}: has SHA-256 {sha256[:12]}…, but the predictions are of a slide with "
+                f"{source_sha256[:12]}…. Name the slide that the store was made from."
+            )
+        header = slide.finest_header
+        result = DicomResult(header.dataset, header.path.name, plane_of(header), predictions)
+    for kind, path in files.items():
+        dataset = (segmentation if kind == "dicom-seg" else parametric_map)(result)
+        with new_file(path) as stream:
+            save(dataset, stream)
+    if result.source_plane.has_origin:
+        return None
+    return "the slide does not say where on the glass it lies: its first pixel was taken for the origin"

@@ -1,0 +1,93 @@
+"""What a model package says of itself, for a report: as much of it as can be read, since others may have made it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from training.foundation.reading import read_json_file, read_regular
+
+MAX_BYTES = 2**20
+MAX_METRICS, MAX_TEXT, MAX_WORD = 12, 700, 200
+_FACTS = {
+    "architecture": "architecture",
+    "patch_size_pixels": "tile, px",
+    "spacing_um_px": "tile, µm/px",
+}
+_OWN_FACTS = {"run_id": "trained by run", "epoch": "epoch", "weights_sha256": "SHA-256 of the weights"}
+_SECTIONS = re.compile(r"^#+\s*(intended use|limits|limitations|data)\b[^\n]*\n(.*?)(?=^#|\Z)", re.I | re.M | re.S)
+
+
+@dataclass(frozen=True)
+class ModelEssentials:
+    """For a page: every text is short, and to be escaped like any other."""
+
+    facts: dict[str, str]
+    metrics: dict[str, str]
+    sections: dict[str, str]
+    """Of the card: intended use, limits, data, where it has them."""
+    missing: tuple[str, ...]
+    """Files that are not there or cannot be read."""
+
+
+def read_essentials(package: Path | None) -> ModelEssentials:
+    """The essentials of a package; what is missing or damaged is named and left out."""
+    if package is None:
+        return ModelEssentials({}, {}, {}, ())
+    missing: list[str] = []
+    config = _table(package / "config.json", missing)
+    own = config.get("gemslide")
+    facts = {label: _short(config[key]) for key, label in _FACTS.items() if _is_plain(config.get(key))}
+    facts |= {
+        label: _short(own[key])
+        for key, label in _OWN_FACTS.items()
+        if isinstance(own, dict) and _is_plain(own.get(key))
+    }
+    return ModelEssentials(
+        facts, _metrics(_table(package / "metrics.json", missing)), _card(package / "card.md", missing), tuple(missing)
+    )
+
+
+def _table(path: Path, missing: list[str]) -> dict[str, Any]:
+    try:
+        content = read_json_file(path, max_bytes=MAX_BYTES)
+    except (OSError, ValueError):
+        content = None
+    if isinstance(content, dict):
+        return content
+    missing.append(path.name)
+    return {}
+
+
+def _is_plain(value: object) -> bool:
+    return isinstance(value, str | int | float) and not isinstance(value, bool)
+
+
+def _short(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)[:MAX_WORD]
+
+
+def _metrics(table: dict[str, Any]) -> dict[str, str]:
+    plain = [(str(name)[:MAX_WORD], f"{value:.4g}") for name, value in table.items() if isinstance(value, int | float)]
+    return dict(plain[:MAX_METRICS])
+
+
+def _card(path: Path, missing: list[str]) -> dict[str, str]:
+    try:
+        text = read_regular(path, max_bytes=MAX_BYTES).decode()
+    except (OSError, ValueError):
+        missing.append(path.name)
+        return {}
+    found = {title.capitalize(): _prose(body) for title, body in _SECTIONS.findall(text)}
+    if not found:  # cards of versions before 0.2 have no headings: they end with what the numbers mean
+        found = {"Card": _prose(text.strip().rpartition("\n\n")[2])}
+    return {title: words for title, words in found.items() if words}
+
+
+def _prose(markdown: str) -> str:
+    """Running text of a section, without tables."""
+    lines = [line for line in markdown.splitlines() if not line.lstrip().startswith(("|", "#"))]
+    words = " ".join(" ".join(lines).replace("*", "").replace("`", "").split())
+    return words if len(words) <= MAX_TEXT else words[:MAX_TEXT].rstrip() + " …"

@@ -1,0 +1,234 @@
+"""Whether the files beside a store still say what the array in it says."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import shapely
+from numpy.typing import NDArray
+
+from pipeline.annotations.geojson import qupath_origin_xy0
+from pipeline.export.cells import fingerprint
+from pipeline.export.csv.parquet import METADATA_KEY
+from pipeline.export.csv.predictions import CORNER_COLUMNS
+from pipeline.export.dicom.kinds import MAX_FRACTION, NOT_PREDICTED
+from pipeline.export.qupath.collection import read_collection
+from pipeline.export.qupath.contours import cells_above
+from pipeline.export.tiff.heatmap import read_ome_heatmap
+from pipeline.inference.heatmap import shown_fingerprint
+from pipeline.inference.results import FILE_OF, HOTSPOTS_FILE, heatmap_name
+from pipeline.inference.slide_report import reported_fingerprint
+from pipeline.slides.damage import DamagedFileError
+from pipeline.store.overlays import Predictions
+from pipeline.store.reader import StoreReader
+from training.foundation.reading import open_regular, read_json_file
+
+FOUR_DECIMALS = 0.5e-4 + 1e-7
+"""How far a number written with four decimals may be from the array's."""
+_READ_ERRORS = (
+    OSError,
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    DamagedFileError,
+    csv.Error,
+    pa.ArrowException,
+)
+"""Of a file that is damaged, or that somebody has changed into something else."""
+
+
+def check_results(folder: Path, predictions: Predictions, *, reader: StoreReader) -> list[str]:
+    """Read every result file of a slide that is there, and hold its values and positions against the array.
+
+    Args:
+        folder: `results/<model_id>/<slide_id>`; files that gemslide does not write are passed over.
+
+    Returns:
+        one sentence per file that disagrees, with the first difference; nothing where all agree.
+    """
+    check = _Check(predictions, reader)
+    checks: dict[str, Callable[[Path], Iterator[str]]] = {
+        HOTSPOTS_FILE: check.hotspots,
+        FILE_OF["csv"]: check.csv,
+        FILE_OF["parquet"]: check.parquet,
+        FILE_OF["geojson"]: check.geojson,
+        FILE_OF["contours"]: check.contours,
+        FILE_OF["ome-tiff"]: check.ome_tiff,
+        FILE_OF["dicom-seg"]: check.dicom_seg,
+        FILE_OF["dicom-pm"]: check.dicom_pm,
+        FILE_OF["report"]: check.report,
+        **{heatmap_name(name): check.heatmap for name in predictions.class_names},
+    }
+    return [f"{name}: {fault}" for name, of_file in checks.items() for fault in _first_of(of_file, folder / name)]
+
+
+def _first_of(check: Callable[[Path], Iterator[str]], path: Path) -> list[str]:
+    """The first difference of a file that is there."""
+    if not path.exists():
+        return []
+    try:
+        first = next(check(path), None)
+    except _READ_ERRORS as error:
+        return [f"cannot be read as it was written ({type(error).__name__}: {' '.join(str(error).split()):.200})"]
+    return [] if first is None else [first]
+
+
+@dataclass(frozen=True)
+class _Check:
+    """One check per format: differences, the first one first."""
+
+    predictions: Predictions
+    reader: StoreReader
+
+    @cached_property
+    def cells(self) -> NDArray[np.int64]:
+        """(row, column) of the cells predicted, int64 (cells, 2), in the order in which files hold them."""
+        return np.argwhere(np.isfinite(self.predictions.probabilities_cyx[0]))
+
+    @cached_property
+    def values_nk(self) -> NDArray[np.float32]:
+        """Probabilities, (cells, classes)."""
+        rows, columns = self.cells.T
+        return self.predictions.probabilities_cyx[:, rows, columns].T.astype(np.float32)
+
+    @cached_property
+    def corners_xy0(self) -> NDArray[np.int64]:
+        return np.round(self.cells[:, ::-1] * self.predictions.stride_px0).astype(np.int64)
+
+    def _rows(self, boxes_n4: NDArray[Any], values_nk: NDArray[Any], tolerance: float) -> Iterator[str]:
+        """Differences of a table's rows: boxes (minx, miny, width, height), and probabilities."""
+        if len(boxes_n4) != len(self.cells):
+            yield f"has {len(boxes_n4)} tiles, {len(self.cells)} were predicted"
+            return
+        side = round(self.predictions.side_px0)
+        expected = np.column_stack([self.corners_xy0, np.full((len(self.cells), 2), side)])
+        for row in np.flatnonzero((boxes_n4 != expected).any(1))[:1]:
+            found, there = boxes_n4[row].tolist(), expected[row].tolist()
+            yield f"tile {row + 1} lies at {found}, not at {there} (x, y, width, height)"
+        yield from self._values(values_nk, tolerance)
+
+    def _values(self, values_nk: NDArray[Any], tolerance: float) -> Iterator[str]:
+        wrong = ~(np.abs(values_nk.astype(np.float64) - self.values_nk) <= tolerance)
+        for row, k in np.argwhere(wrong)[:1]:
+            yield (
+                f"tile {row + 1} has {values_nk[row, k]:.6g} for {self.predictions.class_names[k]!r} where "
+                f"{self.values_nk[row, k]:.6g} was predicted ({int(wrong.any(1).sum())} tiles differ)"
+            )
+
+    def hotspots(self, path: Path) -> Iterator[str]:
+        for number, spot in enumerate(read_json_file(path), start=1):
+            found = self.predictions.at(spot["x_px0"], spot["y_px0"])
+            if found is None or not abs(found[spot["class"]] - spot["score"]) <= FOUR_DECIMALS:
+                yield f"hotspot {number} has a score of {spot['score']}, the cell there {found}"
+
+    def csv(self, path: Path) -> Iterator[str]:
+        header, *rows = _csv_rows(path)
+        if header != ["slide_id", *CORNER_COLUMNS, *(f"prob_{name}" for name in self.predictions.class_names)]:
+            yield f"has the columns {', '.join(header):.200}"
+        elif any(row[0] != self.reader.slide_id for row in rows):
+            yield "has rows of another slide"
+        else:
+            table = np.array([row[1:] for row in rows], np.float64).reshape(len(rows), len(header) - 1)
+            yield from self._rows(table[:, :4], table[:, 4:], FOUR_DECIMALS)
+
+    def parquet(self, path: Path) -> Iterator[str]:
+        with open(open_regular(path), "rb") as stream:
+            table = pq.read_table(stream)
+        about = json.loads((table.schema.metadata or {})[METADATA_KEY])
+        if (about["model"], about["source_sha256"]) != (self.predictions.model_id, self.reader.source_sha256):
+            yield f"is of model {about['model']!r:.80} on the slide with SHA-256 {about['source_sha256']!s:.12}…"
+        elif set(table.column("slide_id").to_pylist()) - {self.reader.slide_id}:
+            yield "has rows of another slide"
+        else:
+            boxes = np.column_stack([table.column(name).to_numpy() for name in CORNER_COLUMNS])
+            values = [table.column(f"prob_{name}").to_numpy() for name in self.predictions.class_names]
+            yield from self._rows(boxes, np.column_stack(values), 0.0)
+
+    def geojson(self, path: Path) -> Iterator[str]:
+        names = [f"prob_{name}" for name in self.predictions.class_names]
+        origin_xy0 = qupath_origin_xy0(self.reader.attributes.bounds_px0)
+        corners = (self.cells[:, ::-1] * self.predictions.stride_px0 - origin_xy0).tolist()
+        side, values = self.predictions.side_px0, []
+        for number, feature in enumerate(read_collection(path)):
+            values.append([feature["properties"]["measurements"][name] for name in names])
+            x, y = corners[number] if number < len(corners) else (0, 0)
+            there = [[x, y], [x + side, y], [x + side, y + side], [x, y + side], [x, y]]
+            found = feature["geometry"]["coordinates"]
+            if number < len(corners) and found != [there]:
+                yield f"tile {number + 1} has the corners {found!s:.200}, not {[there]}"
+        if len(values) != len(corners):
+            yield f"has {len(values)} tiles, {len(corners)} were predicted"
+            return
+        yield from self._values(np.array(values, np.float64).reshape(self.values_nk.shape), FOUR_DECIMALS)
+
+    def contours(self, path: Path) -> Iterator[str]:
+        areas: dict[tuple[str, float], float] = {}
+        for feature in read_collection(path):
+            said = feature["properties"]
+            name = ": ".join(said["classification"].get("names", [said["classification"].get("name")]))
+            key = name, float(said["metadata"]["threshold"])
+            areas[key] = areas.get(key, 0.0) + shapely.area(shapely.from_geojson(json.dumps(feature["geometry"])))
+        for (name, threshold), area_px0 in areas.items():
+            cells = int(cells_above(self.predictions, name, threshold).sum())
+            expected = cells * self.predictions.stride_px0**2
+            if not abs(area_px0 - expected) <= 1e-6 * expected:
+                found = area_px0 / self.predictions.stride_px0**2
+                yield f"its areas of {name!r} are as large as {found:.6g} cells, not {cells}"
+
+    def ome_tiff(self, path: Path) -> Iterator[str]:
+        values_cyx, cell_um = read_ome_heatmap(path)
+        expected_um = self.predictions.stride_px0 * self.reader.mpp0
+        if not abs(cell_um - expected_um) <= 1e-6 * expected_um:
+            yield f"its pixels are {cell_um:g} µm wide, cells are {expected_um:g} µm"
+        yield from self._image(values_cyx, self.predictions.probabilities_cyx.astype(np.float32), 0.0)
+
+    def dicom_seg(self, path: Path) -> Iterator[str]:
+        from pipeline.export.dicom.library import read_segmentation  # its libraries take long to import
+
+        expected = np.nan_to_num(self.predictions.probabilities_cyx.astype(np.float32), nan=0.0)
+        yield from self._image(read_segmentation(path), expected, 0.5 / MAX_FRACTION + 1e-6)
+
+    def dicom_pm(self, path: Path) -> Iterator[str]:
+        from pipeline.export.dicom.library import read_parametric_map  # the same
+
+        expected = np.nan_to_num(self.predictions.probabilities_cyx.astype(np.float32), nan=NOT_PREDICTED)
+        yield from self._image(read_parametric_map(path), expected, 0.0)
+
+    def _image(self, found_cyx: NDArray[Any], expected_cyx: NDArray[Any], tolerance: float) -> Iterator[str]:
+        if found_cyx.shape != expected_cyx.shape:
+            yield f"has the shape {found_cyx.shape} (classes, rows, columns), the array {expected_cyx.shape}"
+            return
+        same = np.abs(found_cyx - expected_cyx) <= tolerance
+        same |= np.isnan(found_cyx) & np.isnan(expected_cyx)
+        for k, row, column in np.argwhere(~same)[:1]:
+            differ = int((~same).any(0).sum())
+            yield (
+                f"has {found_cyx[k, row, column]:.6g} for {self.predictions.class_names[k]!r} in row {row}, column "
+                f"{column} where {expected_cyx[k, row, column]:.6g} was predicted ({differ} cells differ)"
+            )
+
+    def heatmap(self, path: Path) -> Iterator[str]:
+        yield from self._shown(shown_fingerprint(path))
+
+    def report(self, path: Path) -> Iterator[str]:
+        yield from self._shown(reported_fingerprint(path))
+
+    def _shown(self, said: str | None) -> Iterator[str]:
+        """What cannot be read back as values says whose it is; files of versions before 0.2 do not."""
+        if said is not None and said != fingerprint(self.predictions):
+            yield f"shows other predictions (SHA-256 {said:.12}…) than the store has"
+
+
+def _csv_rows(path: Path) -> list[list[str]]:
+    with open(open_regular(path), encoding="utf-8", newline="") as stream:
+        return list(csv.reader(stream))

@@ -1,0 +1,83 @@
+"""Where the pixels of a DICOM slide lie on the glass, in millimetres of its coordinate system (PS3.3, C.8.12.14)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.errors import UnreadableError
+from pipeline.slides.dicom.attributes import as_number, first_item, number, values
+from pipeline.slides.dicom.header import Header, refusing_damage
+from pipeline.slides.dicom.metadata import mpp_of
+
+_AXES = "XYZ"
+
+
+@dataclass(frozen=True)
+class SlidePlane:
+    """A matrix of pixels on the glass."""
+
+    origin_xyz_mm: tuple[float, float, float]
+    """Centre of the first pixel (Total Pixel Matrix Origin)."""
+    along_row_xyz: tuple[float, float, float]
+    """Unit vector of a step to the next column; the first half of Image Orientation (Slide)."""
+    along_column_xyz: tuple[float, float, float]
+    """Unit vector of a step to the next row."""
+    spacing_xy_mm: tuple[float, float]
+    """Between columns (x) and between rows (y)."""
+    has_origin: bool = True
+    """False: the file does not say where its first pixel lies, and it is taken for the origin, as viewers do."""
+
+    def at(self, x_px: float, y_px: float) -> tuple[float, float, float]:
+        """Millimetres of a position in pixels; (0, 0) is the centre of the first one."""
+        step_x, step_y = self.spacing_xy_mm
+        along: NDArray[np.float64] = np.multiply(self.along_row_xyz, x_px * step_x)
+        down: NDArray[np.float64] = np.multiply(self.along_column_xyz, y_px * step_y)
+        x_mm, y_mm, z_mm = (np.asarray(self.origin_xyz_mm) + along + down).tolist()
+        return x_mm, y_mm, z_mm
+
+    def of_cells(self, side_px: float) -> SlidePlane:
+        """The matrix of square cells of so many pixels over the same place: its first centre is that of a cell."""
+        middle_px = (side_px - 1) / 2
+        x_mm, y_mm = self.spacing_xy_mm
+        return SlidePlane(
+            self.at(middle_px, middle_px),
+            self.along_row_xyz,
+            self.along_column_xyz,
+            (x_mm * side_px, y_mm * side_px),
+            self.has_origin,
+        )
+
+
+def plane_of(header: Header) -> SlidePlane:
+    """The plane of a level as its file says.
+
+    Raises:
+        UnreadableError: it does not say which way it lies or how large its pixels are, or says what cannot be.
+    """
+    with refusing_damage(header.path):
+        ds = header.dataset
+        origin = first_item(ds, "TotalPixelMatrixOriginSequence")
+        offsets = [number(origin, f"{axis}OffsetInSlideCoordinateSystem") for axis in _AXES]
+        cosines = [as_number(one, "ImageOrientationSlide") for one in values(ds, "ImageOrientationSlide")]
+    mpp_xy, looked_in = mpp_of(header)
+    if mpp_xy is None:
+        raise UnreadableError(f"{header.path.name}: says no size of a pixel ({looked_in}): no place on the glass.")
+    x_mm, y_mm, z_mm = offsets
+    if len(cosines) != 6 or not _is_orthonormal(cosines):
+        raise UnreadableError(
+            f"{header.path.name}: does not say which way it lies on the glass (its Image Orientation (Slide) is "
+            f"{cosines}), so no DICOM result can be placed on it. Write the other formats, or convert the slide again."
+        )
+    row, column = cosines[:3], cosines[3:]
+    return SlidePlane(
+        (x_mm or 0.0, y_mm or 0.0, z_mm or 0.0), (row[0], row[1], row[2]), (column[0], column[1], column[2]),
+        (mpp_xy[0] / 1000, mpp_xy[1] / 1000), x_mm is not None and y_mm is not None,
+    )  # fmt: skip
+
+
+def _is_orthonormal(cosines: list[float]) -> bool:
+    pair = np.reshape(cosines, (2, 3))
+    return bool(np.abs(pair @ pair.T - np.eye(2)).max() < 1e-3)
