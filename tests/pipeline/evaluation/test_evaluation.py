@@ -11,9 +11,10 @@ from pipeline.cohort.manifest import load_cohort
 from pipeline.config import EvaluateConfig, InferConfig, TileConfig
 from pipeline.errors import BadRecipeError, EmptyTableError, UnreadableError
 from pipeline.evaluation.baselines import mean_colour
-from pipeline.evaluation.evaluate import by_scanner, evaluate_model
+from pipeline.evaluation.evaluate import evaluate_model
 from pipeline.evaluation.metrics import confusion, decide, tile_metrics
 from pipeline.evaluation.report import write_report
+from pipeline.evaluation.tables import by_scanner
 from pipeline.inference.infer import infer_slide
 from pipeline.inference.predictor import Predictor
 from pipeline.project import Project
