@@ -24,6 +24,8 @@ MIN_SHARE = 0.8
 MAX_HELD = 4_000_000
 """Numbers held at a time: resamples are worked through in pieces."""
 
+_SAME = 1e-12
+
 Values = NDArray[np.float64]
 
 
@@ -95,9 +97,13 @@ def estimate(value: float | None, resampled: Values) -> Estimate:
 
 
 def percentile_interval(resampled: Values) -> tuple[float | None, float | None, int]:
-    """Low, high, and how many resamples they are of; None where too few have the measure."""
+    """Low, high, and how many resamples they are of; None where too few have the measure.
+
+    None, too, where all have the same value: classes that these patients' scores separate completely, say. Another
+    patient need not be so, and "1.000 to 1.000" would say that no doubt is left.
+    """
     known = resampled[np.isfinite(resampled)]
-    if not len(known) or len(known) < MIN_SHARE * len(resampled):
+    if not len(known) or len(known) < MIN_SHARE * len(resampled) or np.ptp(known) <= _SAME:
         return None, None, len(known)
     low, high = np.quantile(known, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
     return float(low), float(high), len(known)

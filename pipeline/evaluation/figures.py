@@ -137,7 +137,9 @@ def _square(draw: Callable[[Axes], None], *, legend: str | None, place: Place, l
         draw(axes)
         if limits:
             axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
-        axes.legend(frameon=False, fontsize=8, title=legend, title_fontsize=8, loc=place)
+        axes.legend(
+            frameon=True, framealpha=0.85, edgecolor="none", fontsize=8, title=legend, title_fontsize=8, loc=place
+        )
         return _svg(figure)
 
 

@@ -105,6 +105,7 @@ def _shown(level: Level) -> dict[str, Any]:
     return {
         "level": level,
         "measures": list(level.classes[0].measures),
+        "fewest_resamples": _fewest_resamples(level),
         "roc": Markup(figures.roc_figure(drawn)) if drawn else None,
         "precision_recall": Markup(figures.precision_recall_figure(drawn)) if drawn else None,
         "by_class": [
@@ -117,6 +118,12 @@ def _shown(level: Level) -> dict[str, Any]:
             if result.calibration
         ],
     }
+
+
+def _fewest_resamples(level: Level) -> int:
+    """Of how many resamples the intervals of a level's table are at least; 0 where there are no intervals."""
+    counts = [m.resamples for result in level.classes for m in result.measures.values() if m.low is not None]
+    return min(counts, default=0)
 
 
 def _number(value: float | None) -> str:

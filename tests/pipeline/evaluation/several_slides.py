@@ -21,6 +21,8 @@ from tests.small_road import CELL_PX0, MPP0, SIZE_WH_PX0, TILES, SmallRoad
 COLUMNS, ROWS = SIZE_WH_PX0[0] // CELL_PX0, SIZE_WH_PX0[1] // CELL_PX0
 WARM_SLIDES, NUM_SLIDES = 6, 10
 MIDDLE = COLUMNS // 2
+WEAK = {3: 0.05, 4: 0.4}
+"""How clearly the model sees the lesion of these slides; 1 elsewhere."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ def write_known_predictions(project: Project, slide: str, model_id: str, number:
     random = np.random.default_rng(number)
     label = np.zeros((ROWS, COLUMNS))
     if number < WARM_SLIDES:
-        label[:, :MIDDLE] = 1
+        label[:, :MIDDLE] = WEAK.get(number, 1.0)
     warm = 1 / (1 + np.exp(-(4 * (label - 0.5) + noise * random.normal(size=label.shape) + 0.7 * random.normal())))
     values = np.stack([1 - warm, warm]).astype(np.float16)
     predictions = Predictions(model_id, ("cold", "warm"), values, float(CELL_PX0), float(CELL_PX0), {})

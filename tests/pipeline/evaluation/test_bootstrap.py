@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
+from torchmetrics.functional.classification import binary_sensitivity_at_specificity
 
 from pipeline.evaluation.bootstrap import FEWEST_PATIENTS, Estimate, Resamples, estimate, percentile_interval
 from pipeline.evaluation.one_class import AUROC, Cutoffs, auroc_resampled, class_result
@@ -46,12 +48,9 @@ def test_every_resample_s_measures_are_those_of_its_drawn_tiles(seed):
 
 
 def test_sensitivity_at_a_specificity_is_torchmetrics_s():
-    torchmetrics = pytest.importorskip("torchmetrics.functional.classification")
-    import torch
-
     truth, scores, patients = cohort(3)
     found = Ranking(truth, scores, Resamples.draw(patients, resamples=1, seed=0)).counts().sensitivity_at(0.9)
-    expected, _ = torchmetrics.binary_sensitivity_at_specificity(
+    expected, _ = binary_sensitivity_at_specificity(
         torch.tensor(scores), torch.tensor(truth, dtype=torch.long), min_specificity=0.9
     )
 
@@ -108,6 +107,15 @@ def test_too_few_patients_or_resamples_that_lack_the_measure_give_no_interval():
     mostly_missing = np.where(np.arange(100) < 30, np.nan, 0.5)
     assert estimate(0.5, mostly_missing) == Estimate(0.5, None, None, 70)
     assert estimate(None, np.ones(100)) == Estimate(None)
+
+
+def test_a_measure_that_is_the_same_in_all_resamples_has_no_interval():
+    """An AUROC of 1.000 (1.000 to 1.000) would claim that no doubt is left."""
+    truth, _, patients = cohort(0)
+    found = class_result("x", truth, truth * 0.8 + 0.1, Resamples.draw(patients, resamples=100, seed=0), CUTOFFS)
+
+    assert found.measures[AUROC] == Estimate(1.0, None, None, 100)
+    assert found.measures["prevalence"].low is not None
 
 
 def test_a_class_that_does_not_occur_has_no_curves_but_its_calibration():

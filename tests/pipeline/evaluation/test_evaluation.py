@@ -75,6 +75,9 @@ def test_the_report_is_one_file_that_asks_nothing_of_the_network(road_copy, eval
 
     assert "Research use only. Not for diagnosis." in html
     assert "Labels derive from colour." in html
+    assert "these labels can be told apart by colour alone" in html  # mean colour reaches 1.000
+    assert "With 1 patient, an AUROC near 1 says little" in html
+    assert "intervals by patient need at least 5" in html
     assert "http" not in re.sub(r"base64,[A-Za-z0-9+/=]+", "", html).replace("http://www.w3.org", "")
     assert html.count("data:image/png;base64,") == 1
     assert json.loads(path.with_suffix(".json").read_text())["by_method"]["this model"]["tiles"] == 150

@@ -131,8 +131,8 @@ def test_monai_s_functions_agree_where_its_definition_is_the_challenge_s(seed):
     """MONAI grows by the same 75 µm and adds them to its `itc_diameter` of 200: 275 µm here and there."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        froc_of_monai = pytest.importorskip("monai.metrics.froc")
-        utils = pytest.importorskip("monai.apps.pathology.utils")
+        from monai.apps.pathology import utils  # loads much; only here
+        from monai.metrics import froc as froc_of_monai
     random = np.random.default_rng(seed)
     mask_yx = np.zeros((150, 220), bool)
     for _ in range(7):
