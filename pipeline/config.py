@@ -180,6 +180,13 @@ class EvaluateConfig(Section):
     candidates: str = ""
     """Folder in the project with a CSV file of candidates per slide, as in CAMELYON16; empty: from the predictions."""
 
+    @field_validator("candidates")
+    @classmethod
+    def inside_the_project(cls, folder: str) -> str:
+        if "\0" in folder or Path(folder).is_absolute() or ".." in Path(folder).parts:
+            raise ValueError("name a folder inside the project, by a path from there")
+        return folder
+
 
 class AppConfig(Section):
     """`[app]`"""

@@ -59,10 +59,9 @@ def calibration(
     """
     p = np.asarray(probabilities, np.float64)
     number = equal_mass_bins(p, bins)
-    sums = _sums(truth, p, number)
-    by_patient = resamples.sum_by_patient(sums)
+    by_patient = _sums(truth, p, number, resamples)
     resampled = resamples.totals(by_patient)  # (resamples, bins, 3)
-    whole = sums.sum(0)[None]
+    whole = by_patient.sum(0)[None]
     with np.errstate(invalid="ignore", divide="ignore"):
         observed_rb = resampled[..., 2] / resampled[..., 0]
     squares = resamples.sum_by_patient((p - truth) ** 2)
@@ -90,8 +89,9 @@ def expected_calibration_error(sums_rb3: Values) -> Values:
     return np.asarray(np.abs(sums_rb3[..., 1] - sums_rb3[..., 2]).sum(1) / items, np.float64)
 
 
-def _sums(truth: NDArray[np.bool_], p: Values, number: NDArray[np.int64]) -> Values:
-    """Per item and bin: 1, probability, event; zero in all other bins."""
-    sums = np.zeros((len(p), int(number.max()) + 1, 3))
-    sums[np.arange(len(p)), number] = np.stack([np.ones(len(p)), p, truth], axis=1)
-    return sums
+def _sums(truth: NDArray[np.bool_], p: Values, number: NDArray[np.int64], resamples: Resamples) -> Values:
+    """Items, sums of probability and events, (patients, bins, 3), of each patient in each bin."""
+    shape = (resamples.counts_rp.shape[1], int(number.max()) + 1)
+    at = resamples.patient_of * shape[1] + number
+    parts = [np.bincount(at, weights=w, minlength=shape[0] * shape[1]) for w in (np.ones(len(p)), p, truth)]
+    return np.stack([part.reshape(shape) for part in parts], axis=2)

@@ -67,7 +67,7 @@ def staging(
     names = sorted(set(patients))
     if len(names) < 2:
         return None
-    stages = np.array([[_stage(name, patients, nodes) for nodes in (reference, predicted)] for name in names])
+    stages = np.stack([_stages(names, patients, nodes) for nodes in (reference, predicted)], axis=1)
     drawn = Resamples.draw(names, resamples=resamples, seed=seed)
     one_hot = np.zeros((len(names), len(STAGES), len(STAGES)))
     one_hot[np.arange(len(names)), stages[:, 0], stages[:, 1]] = 1
@@ -89,8 +89,12 @@ def quadratic_kappa(tables: Values) -> Values:
     return np.asarray(1 - ratio, np.float64)
 
 
-def _stage(name: str, patients: Sequence[str], nodes: Sequence[str]) -> int:
-    return STAGES.index(patient_stage([node for patient, node in zip(patients, nodes, strict=True) if patient == name]))
+def _stages(names: Sequence[str], patients: Sequence[str], nodes: Sequence[str]) -> NDArray[np.int64]:
+    """Index of the stage of each named patient."""
+    own: dict[str, list[str]] = {name: [] for name in names}
+    for patient, node in zip(patients, nodes, strict=True):
+        own[patient].append(node)
+    return np.array([STAGES.index(patient_stage(own[name])) for name in names], np.int64)
 
 
 def _kappa(stages: NDArray[np.int64]) -> float | None:

@@ -204,9 +204,12 @@ def cases_at(level: str, cases: tuple[SlideCase, ...]) -> tuple[list[str], NDArr
     truth_nk, scores_nk = np.stack([has for _, has in known]), np.stack([case.scores for case, _ in known])
     if level == "slide":
         return patients, truth_nk, scores_nk
-    names = list(dict.fromkeys(patients))
-    of = [np.array([patient == name for patient in patients]) for name in names]
-    return names, np.stack([truth_nk[own].any(0) for own in of]), np.stack([scores_nk[own].max(0) for own in of])
+    number_of = {name: number for number, name in enumerate(dict.fromkeys(patients))}
+    own = np.array([number_of[patient] for patient in patients])
+    has, highest = (np.zeros((len(number_of), truth_nk.shape[1]), kind) for kind in (bool, float))
+    np.logical_or.at(has, own, truth_nk)
+    np.maximum.at(highest, own, scores_nk)
+    return list(number_of), has, highest
 
 
 def _frocs(found: Material, config: EvaluateConfig) -> tuple[Froc, ...]:

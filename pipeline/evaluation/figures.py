@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from io import StringIO
-from typing import Any, Literal
+from typing import Any
 
 import matplotlib
 
@@ -22,6 +22,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 """Okabe & Ito's palette."""
 LINES = ("-", "--", "-.", ":")
 SIDE_INCHES = 3.6
+LEGEND_COLUMNS, LEGEND_LINE_INCHES = 3, 0.17
 STYLE: dict[Any, Any] = {
     "font.size": 9,
     "axes.spines.top": False,
@@ -40,7 +41,7 @@ def roc_figure(results: Sequence[ClassResult]) -> str:
             _curve(axes, index, result.roc, f"{result.class_name} ({_number(result.measures[AUROC].value)})")
         axes.set(xlabel="1 − specificity", ylabel="sensitivity")
 
-    return _square(draw, legend=f"class ({AUROC})", place="lower right")
+    return _square(draw, legend=f"class ({AUROC})", entries=len(results))
 
 
 def precision_recall_figure(results: Sequence[ClassResult]) -> str:
@@ -54,7 +55,7 @@ def precision_recall_figure(results: Sequence[ClassResult]) -> str:
             _curve(axes, index, result.precision_recall, label)
         axes.set(xlabel="recall (sensitivity)", ylabel="precision (positive predictive value)")
 
-    return _square(draw, legend=f"class ({AUPRC})", place="lower left")
+    return _square(draw, legend=f"class ({AUPRC})", entries=len(results))
 
 
 def reliability_figure(calibration: Calibration) -> str:
@@ -90,7 +91,7 @@ def decision_figure(result: ClassResult) -> str:
         highest = max(0.01, float(np.nanmax([*curve.model, *curve.act_on_all, *curve.high])))
         axes.set(xlabel="threshold probability", ylabel="net benefit", ylim=(-0.25 * highest, 1.08 * highest))
 
-    return _square(draw, legend=None, place="upper right", limits=False)
+    return _square(draw, legend=None, entries=3, limits=False)
 
 
 def froc_figure(frocs: Sequence[Froc]) -> str:
@@ -117,7 +118,7 @@ def froc_figure(frocs: Sequence[Froc]) -> str:
         axes.minorticks_off()
         axes.set(xlabel="false positives per slide", ylabel="sensitivity (lesions)", ylim=(-0.02, 1.02))
 
-    return _square(draw, legend="class (score)", place="best", limits=False)
+    return _square(draw, legend="class (score)", entries=len(frocs), limits=False)
 
 
 def _curve(axes: Axes, index: int, curve: Curve | None, label: str) -> None:
@@ -128,17 +129,18 @@ def _curve(axes: Axes, index: int, curve: Curve | None, label: str) -> None:
     axes.fill_between(curve.grid, curve.low, curve.high, color=colour, alpha=0.15, linewidth=0)
 
 
-Place = Literal["lower right", "lower left", "upper right", "best"]
-
-
-def _square(draw: Callable[[Axes], None], *, legend: str | None, place: Place, limits: bool = True) -> str:
+def _square(draw: Callable[[Axes], None], *, legend: str | None, entries: int, limits: bool = True) -> str:
+    """A square plot with its legend below it, where it hides nothing."""
+    rows = -(-entries // LEGEND_COLUMNS) + (legend is not None)
     with plt.rc_context(STYLE):
-        figure, axes = plt.subplots(figsize=(SIDE_INCHES, SIDE_INCHES), layout="constrained")
+        figure, axes = plt.subplots(
+            figsize=(SIDE_INCHES, SIDE_INCHES + LEGEND_LINE_INCHES * rows), layout="constrained"
+        )
         draw(axes)
         if limits:
             axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
-        axes.legend(
-            frameon=True, framealpha=0.85, edgecolor="none", fontsize=8, title=legend, title_fontsize=8, loc=place
+        figure.legend(
+            loc="outside lower center", ncols=LEGEND_COLUMNS, frameon=False, fontsize=8, title=legend, title_fontsize=8
         )
         return _svg(figure)
 

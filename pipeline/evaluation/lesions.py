@@ -17,10 +17,14 @@ from scipy import ndimage
 from shapely.geometry.base import BaseGeometry
 from skimage.measure import label, regionprops
 
+from pipeline.errors import BadAnnotationError
+
 EVALUATION_MPP = 0.243 * 2**5
 GROW_UM = 75.0
 ISOLATED_UM = 275.0
 POINTS_AT_ONCE = 2**20
+MAX_MASK_PX = 2**26
+"""Of a mask: a slide of 60 × 60 mm. More takes gigabytes."""
 
 
 @dataclass(frozen=True)
@@ -49,10 +53,19 @@ def evaluation_downsample(mpp0: float) -> int:
 
 
 def lesions_of(areas: Sequence[BaseGeometry], size_wh_px0: tuple[int, int], mpp0: float) -> Lesions | None:
-    """The lesions that annotated areas (level-0 pixels) make; None where there are no areas."""
+    """The lesions that annotated areas (level-0 pixels) make; None where there are no areas.
+
+    Raises:
+        BadAnnotationError: the slide claims to be larger than any.
+    """
     if not areas:
         return None
     downsample = evaluation_downsample(mpp0)
+    if size_wh_px0[0] * size_wh_px0[1] > MAX_MASK_PX * downsample**2:
+        raise BadAnnotationError(
+            f"a slide of {size_wh_px0[0]} × {size_wh_px0[1]} px at {mpp0:g} µm/px: the mask of its lesions would have "
+            f"more than {MAX_MASK_PX} pixels. Check its mpp; or leave `annotations` empty in the manifest."
+        )
     return number_lesions(rasterised(areas, size_wh_px0, downsample), mpp0=mpp0, downsample=downsample)
 
 

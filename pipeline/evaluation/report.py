@@ -81,9 +81,13 @@ def _page(project: Project, evaluation: Evaluation) -> str:
     environment.filters["limits"] = _limits
     environment.filters["p_value"] = _p_value
     images, left_out = _images(project, evaluation)
+    by_name = {level.name: level for level in evaluation.levels}
+    one_slide_each = "slide" in by_name and by_name["slide"].items == by_name["patient"].items
+    levels = [level for level in evaluation.levels if not (one_slide_each and level.name == "patient")]
     return environment.get_template("report.html.j2").render(
         e=evaluation,
-        levels=[_shown(level) for level in evaluation.levels],
+        levels=[_shown(level) for level in levels],
+        one_slide_each=one_slide_each,
         froc_figure=Markup(figures.froc_figure(evaluation.froc)) if evaluation.froc else None,
         rates=FALSE_POSITIVES_PER_SLIDE,
         stages=STAGES,
@@ -115,7 +119,7 @@ def _shown(level: Level) -> dict[str, Any]:
                 "decision": Markup(figures.decision_figure(result)) if result.decision else None,
             }
             for result in level.classes
-            if result.calibration
+            if result.calibration and (result.roc or level.name == "tile")
         ],
     }
 

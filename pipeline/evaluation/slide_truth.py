@@ -42,18 +42,18 @@ class SlideTruth:
 
 
 class Truths:
-    """Answers for the slides of one tile table, with the manifest it was made from or without.
-
-    Raises:
-        BadManifestError: the manifest lacks a slide of the table, or gives a patient another name than the table.
-    """
+    """Answers for the slides of one tile table, with the manifest it was made from or without."""
 
     def __init__(self, table: TileTable, cohort: Cohort | None, class_names: Sequence[str]) -> None:
         self._table, self._cohort, self._class_names = table, cohort, tuple(class_names)
         self._entries = {entry.slide_id: entry for entry in cohort.entries} if cohort else {}
 
     def check(self, patients: Mapping[str, str | None]) -> None:
-        """Hold the manifest against the table's patients, by slide."""
+        """Hold the manifest against the table's patients, by slide.
+
+        Raises:
+            BadManifestError: it lacks a slide of the table, or gives it another patient.
+        """
         if self._cohort is None:
             return
         for slide_id, patient in patients.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -27,11 +28,11 @@ def by_slide(
     cases: Sequence[SlideCase],
 ) -> list[Row]:
     """A row per slide: its tiles' measures, and what is said and predicted of the whole slide."""
-    slides = rows["slide_id"].to_numpy(dtype=str)
+    tiles_of = rows.groupby("slide_id").indices
     found = []
     for case in cases:
-        here = slides == case.slide_id
-        measured = tile_metrics(labels[here], values[here], threshold) if here.any() else _UNLABELLED
+        here = tiles_of.get(case.slide_id, _NO_TILES)
+        measured = tile_metrics(labels[here], values[here], threshold) if len(here) else _UNLABELLED
         found.append(
             {
                 "slide_id": case.slide_id,
@@ -45,6 +46,7 @@ def by_slide(
     return found
 
 
+_NO_TILES = np.zeros(0, np.int64)
 _UNLABELLED: Row = {"tiles": 0, "accuracy": None, "balanced_accuracy": None, "auc": None}
 
 
@@ -61,12 +63,12 @@ def by_patient(
     cases: Sequence[SlideCase],
 ) -> list[Row]:
     """A row per patient."""
-    patients = rows["patient"].to_numpy(dtype=str)
+    tiles_of = rows.groupby("patient").indices
     found = []
-    for patient in dict.fromkeys(case.patient for case in cases):
-        here = patients == patient
-        measured = tile_metrics(labels[here], values[here], threshold) if here.any() else _UNLABELLED
-        found.append({"patient": patient, "slides": sum(case.patient == patient for case in cases), **measured})
+    for patient, slides in Counter(case.patient for case in cases).items():
+        here = tiles_of.get(patient, _NO_TILES)
+        measured = tile_metrics(labels[here], values[here], threshold) if len(here) else _UNLABELLED
+        found.append({"patient": patient, "slides": slides, **measured})
     return found
 
 

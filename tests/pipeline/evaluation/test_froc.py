@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from shapely.geometry import box
 
+from pipeline.errors import BadAnnotationError
 from pipeline.evaluation.froc import SlideHits, froc, froc_curve, hit_slide, sensitivities
 from pipeline.evaluation.lesions import evaluation_downsample, lesions_of, number_lesions, rasterised
 
@@ -170,6 +171,11 @@ def test_an_outline_between_the_centres_is_not_lost_and_one_at_the_edge_stays_in
 
     assert (found.count, len(found.isolated)) == (2, 2)
     assert found.at(np.array([101.0]), np.array([101.0]))[0] > 0
+
+
+def test_a_slide_that_claims_to_be_larger_than_any_is_refused_before_its_mask_is_made():
+    with pytest.raises(BadAnnotationError, match=r"2097152 × 2097152 px at 0\.25 µm/px: the mask of its lesions would"):
+        lesions_of([box(0, 0, 10, 10)], (2**21, 2**21), 0.25)
 
 
 def test_the_mask_is_near_the_challenge_s_resolution():

@@ -18,8 +18,10 @@ from pipeline.evaluation.evaluate import LEAD, MEAN_COLOUR, THE_MODEL, evaluate_
 from pipeline.evaluation.froc import hit_slide
 from pipeline.evaluation.report import write_report
 from pipeline.store.overlays import Predictions, read_predictions, write_predictions
+from pipeline.tiles.table import read_table, write_table
 from tests.pipeline.evaluation.several_slides import MIDDLE, NUM_SLIDES, WARM_SLIDES, make_study, slide_id
 from tests.small_road import MPP0, SIZE_WH_PX0
+from training.foundation.settings import parse_section
 
 pytestmark = pytest.mark.xdist_group("evaluation")
 CONFIG = EvaluateConfig(bootstrap=200)
@@ -182,6 +184,56 @@ def test_labels_of_lymph_nodes_are_staged(study):
     assert "Patient stages (CAMELYON17)" in write_report(study.project, found).read_text()
 
 
+def changed_manifest(study, name, change):
+    """The manifest with a column `label`; `change` gets and gives (annotations, label, patient) of a slide's number."""
+    rows = list(csv.DictReader(study.manifest.read_text().splitlines()))
+    for number, row in enumerate(rows[1:]):
+        row["annotations"], row["label"], row["patient_id"] = change(number, row["annotations"], row["patient_id"])
+    manifest = study.manifest.with_name(name)
+    with manifest.open("w", newline="") as stream:
+        writer = csv.DictWriter(stream, [*rows[1]])
+        writer.writeheader()
+        writer.writerows({**row, "label": row.get("label", "")} for row in rows)
+    return load_cohort(manifest)
+
+
+def test_a_label_alone_makes_a_slide_negative_but_no_lesion_is_guessed(study, evaluation):
+    labels = {0: "hot", 1: "warm", 6: "cold", 7: "cold", 8: "cold"}
+
+    def change(number, annotations, patient):
+        return ("" if number in labels or number == 9 else annotations), labels.get(number, ""), patient
+
+    cohort = changed_manifest(study, "labels.csv", change)
+    found = evaluate_model(study.project, study.model_id, "tiles", CONFIG, cohort=cohort, with_baselines=False)
+
+    left_out = dict(found.flow.left_out)
+    assert left_out == {
+        "slide-0": "nothing is said of the whole slide: its label 'hot' is none of the model's classes",
+    }
+    # slide-1 is positive without an outline; slide-9 has neither label nor outlines, but tiles that are all "cold"
+    assert found.levels[1].classes[0].positives == WARM_SLIDES - 1
+    (froc,) = found.froc
+    assert (froc.slides, froc.lesions) == (NUM_SLIDES - 3, WARM_SLIDES - 2)
+    assert set(found.without_lesions["warm"]) == {"slide-1"}
+    assert "none is outlined" in write_report(study.project, found).read_text()
+
+
+def test_slides_without_a_patient_are_patients_of_their_own_and_the_report_says_so(study):
+    """`gemslide tile` wants a patient for every slide of a split; a table that was made otherwise may lack some."""
+    table = read_table(study.project.tile_table_path("tiles"))
+    nameless = table.frame["slide_id"].isin([slide_id(n) for n in (7, 8, 9)])
+    frame = table.frame.assign(patient_id=table.frame["patient_id"].mask(nameless, None))
+    write_table(study.project.tile_table_path("nameless"), dataclasses.replace(table, frame=frame))
+
+    found = evaluate_model(study.project, study.model_id, "nameless", CONFIG, with_baselines=False)
+
+    assert (found.flow.evaluated_patients, found.flow.own_patients) == (10, 3)
+    html = write_report(study.project, found).read_text()
+    assert "3 of the slides name no patient" in html
+    assert "Each patient has one slide" in html
+    assert "Not evaluated: no outlined lesions are known" in html
+
+
 def test_cells_merged_from_overlapping_squares_are_averaged_over_each_tile(study, evaluation):
     """Four cells of 32 px lie in each tile of 64 px: their mean is the tile's."""
     merged_id = f"merged-{study.model_id.rpartition('-')[2]}"
@@ -225,6 +277,9 @@ def test_settings_that_do_not_fit_the_model_are_refused(study):
 
     with pytest.raises(BadRecipeError, match=r"lesion_classes: \['hot'\] are none of the model's classes"):
         evaluate(lesion_classes=("hot",))
+    for folder in ("/etc", "../given"):
+        with pytest.raises(BadRecipeError, match="name a folder inside the project"):
+            parse_section(EvaluateConfig, {"candidates": folder}, where="gemslide.toml")
     with pytest.raises(BadRecipeError, match="the files do not say which of the classes"):
         evaluate(lesion_classes=("cold", "warm"), candidates="given")
 
