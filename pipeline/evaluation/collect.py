@@ -133,9 +133,15 @@ def collect(
             evaluated_patients=len({case.patient for case in gathered.cases}),
             slides_with_truth=sum(case.truth.has is not None for case in gathered.cases),
             own_patients=sum(patients[case.slide_id] is None for case in gathered.cases),
-            left_out=tuple(gathered.left_out),
+            left_out=(*_left_out_of_tile_set(table), *gathered.left_out),
         ),
     )
+
+
+def _left_out_of_tile_set(table: TileTable) -> list[tuple[str, str]]:
+    """Slides of any split that could not be tiled, and the code of the reason."""
+    left_out: dict[str, str] = table.metadata.get("left_out", {})
+    return [(slide_id, f"not in the tile set: {code}") for slide_id, code in left_out.items()]
 
 
 class _Gathered:
@@ -160,14 +166,14 @@ class _Gathered:
 
     def add(self, slide_id: str, group: pd.DataFrame) -> None:
         """One slide's tiles, truth and lesions."""
-        reader = StoreReader(self._project.store_path(slide_id))
         labelled = group[group["label_index"] >= 0]
         try:
+            reader = StoreReader(self._project.store_path(slide_id))
             predictions = read_predictions(reader.path, self._model_id)
         except UnreadableError:
             if len(labelled):
                 raise
-            self.left_out.append((slide_id, "no readable predictions of this model"))
+            self.left_out.append((slide_id, "no readable store, or no predictions of this model"))
             return
         check_classes(predictions, self._class_names, slide_id)
         patient = self._patients[slide_id] or slide_id

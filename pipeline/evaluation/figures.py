@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from io import StringIO
-from typing import Any
+from typing import Any, Literal
 
 import matplotlib
 
@@ -29,6 +29,7 @@ STYLE: dict[Any, Any] = {
     "axes.spines.right": False,
     "svg.hashsalt": "gemslide",
 }
+DrawStyle = Literal["default", "steps-pre"]
 _NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
 
 
@@ -45,14 +46,14 @@ def roc_figure(results: Sequence[ClassResult]) -> str:
 
 
 def precision_recall_figure(results: Sequence[ClassResult]) -> str:
-    """Precision against recall, with pointwise bands; thin lines are the classes' prevalence."""
+    """Precision against recall in the steps that average precision sums; thin lines are the classes' prevalence."""
 
     def draw(axes: Axes) -> None:
         for index, result in enumerate(results):
             share = result.positives / (result.positives + result.negatives)
             axes.axhline(share, color=COLOURS[index % len(COLOURS)], linewidth=0.6, linestyle=(0, (2, 2)))
             label = f"{result.class_name} ({_number(result.measures[AUPRC].value)})"
-            _curve(axes, index, result.precision_recall, label)
+            _curve(axes, index, result.precision_recall, label, drawstyle="steps-pre")
         axes.set(xlabel="recall (sensitivity)", ylabel="precision (positive predictive value)")
 
     return _square(draw, legend=f"class ({AUPRC})", entries=len(results))
@@ -121,11 +122,11 @@ def froc_figure(frocs: Sequence[Froc]) -> str:
     return _square(draw, legend="class (score)", entries=len(frocs), limits=False)
 
 
-def _curve(axes: Axes, index: int, curve: Curve | None, label: str) -> None:
+def _curve(axes: Axes, index: int, curve: Curve | None, label: str, *, drawstyle: DrawStyle = "default") -> None:
     if curve is None:
         return
     colour, style = COLOURS[index % len(COLOURS)], LINES[index // len(COLOURS) % len(LINES)]
-    axes.plot(curve.x, curve.y, color=colour, linewidth=1.4, linestyle=style, label=label)
+    axes.plot(curve.x, curve.y, color=colour, linewidth=1.4, linestyle=style, drawstyle=drawstyle, label=label)
     axes.fill_between(curve.grid, curve.low, curve.high, color=colour, alpha=0.15, linewidth=0)
 
 

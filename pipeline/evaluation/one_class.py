@@ -171,6 +171,7 @@ def _roc(whole: Counts, resampled: dict[str, Values]) -> Curve:
 
 def _precision_recall(whole: Counts, resampled: dict[str, Values]) -> Curve:
     recall, precision = whole.tp[0] / whole.positives[0], whole.tp[0] / (whole.tp[0] + whole.fp[0])
+    recall, precision = np.r_[0.0, recall], np.r_[precision[0], precision]
     low, high = band(resampled.get("precision", np.zeros((0, len(GRID)))), len(GRID))
     return _curve(recall, precision, low, high)
 

@@ -31,7 +31,8 @@ def tiles(*corners, side_px0=64):
 
 def test_a_tile_has_the_mean_of_the_cells_whose_centre_it_covers():
     # (0, 0): cells 0 and 1 each way: (0 + 0.2 + 0.2 + 0.6) / 4; (32, 0): 0.2, 0.4, 0.6, 0.8; (64, 32): 0.8 and 0.9
-    # alone, for the others were not predicted; (20, 20): centres from 20 to 84 are those of cells 1 and 2: 0.6, 0.8, 0, 0.9
+    # alone, for the others were not predicted; (20, 20): centres from 20 to 84 are those of cells 1 and 2, so 0.6, 0.8,
+    # 0 and 0.9
     found = tile_probabilities("s", "m", tiles((0, 0), (32, 0), (64, 32), (20, 20)), predictions(WARM))
 
     assert found[:, 1] == pytest.approx([0.25, 0.5, 0.85, 0.575], abs=1e-3)
