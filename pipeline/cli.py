@@ -283,16 +283,28 @@ def check_invariance(
 @cli.command()
 def evaluate(
     model: Annotated[str, typer.Argument(help="Model id.")],
+    manifest: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="COHORT.csv",
+            help="Manifest of the tile set: labels of slides, outlines of lesions (FROC).",
+            show_default="none: what the labelled tiles say",
+        ),
+    ] = None,
     project: ProjectOption = HERE,
     tile_set: Annotated[str, typer.Option(help="Tile set with the labels.")] = "tiles",
     split: Annotated[str | None, typer.Option(help="train, val or test.", show_default="gemslide.toml, test")] = None,
+    against: Annotated[str | None, typer.Option(help="Id of a second model to compare with.")] = None,
     baselines: Annotated[bool, typer.Option(help="Compare with an untrained network and mean colour.")] = True,
     as_json: JsonOption = False,
 ) -> None:
-    """Compare stored predictions with labels; writes an HTML and a JSON report."""
+    """Compare stored predictions with labels of tiles, slides and lesions; writes HTML, JSON and CSV with intervals."""
     from pipeline.verbs.evaluate import run_evaluate
 
-    run_evaluate(model, project, tile_set=tile_set, split=split, baselines=baselines, as_json=as_json)
+    run_evaluate(
+        model, project, manifest=manifest, tile_set=tile_set, split=split, against=against, baselines=baselines,
+        as_json=as_json,
+    )  # fmt: skip
 
 
 @cli.command()

@@ -188,6 +188,30 @@ class EvaluateConfig(Section):
 
     split: Literal["train", "val", "test"] = "test"
     threshold: float = Field(0.5, gt=0, lt=1)
+    """Probability from which a tile, slide or patient is called positive, with two classes."""
+    slide_score: Literal["max", "mean", "top_decile"] = "max"
+    """A slide's score for a class: its cells' highest probability, their mean, or the mean of the highest tenth."""
+    bootstrap: int = Field(1000, ge=0, le=100_000)
+    """Resamples of the patients for intervals; 0: no intervals."""
+    seed: int = Field(0, ge=0)
+    """Of the resamples."""
+    specificities: tuple[Annotated[float, Field(gt=0, lt=1)], ...] = (0.9, 0.95)
+    """Where sensitivity is given."""
+    calibration_bins: int = Field(10, ge=2, le=100)
+    """Of equal mass, for the calibration error and the reliability plot."""
+    lesion_classes: tuple[ClassName, ...] = ()
+    """Classes whose outlined areas are lesions (FROC); empty: all but the first of the class order."""
+    candidate_threshold: float = Field(0.5, gt=0, lt=1)
+    """Probability from which connected cells are one candidate lesion, with the score and the position of its peak."""
+    candidates: str = ""
+    """Folder in the project with a CSV file of candidates per slide, as in CAMELYON16; empty: from the predictions."""
+
+    @field_validator("candidates")
+    @classmethod
+    def inside_the_project(cls, folder: str) -> str:
+        if "\0" in folder or Path(folder).is_absolute() or ".." in Path(folder).parts:
+            raise ValueError("name a folder inside the project, by a path from there")
+        return folder
 
 
 class AppConfig(Section):

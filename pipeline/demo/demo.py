@@ -10,8 +10,9 @@ from pathlib import Path
 from pipeline.cohort.manifest import load_cohort
 from pipeline.config import EvaluateConfig, InferConfig, IngestConfig, TileConfig
 from pipeline.demo.make_slides import SLIDES, make_demo_cohort
-from pipeline.evaluation.evaluate import Evaluation, evaluate_model
+from pipeline.evaluation.evaluate import evaluate_model
 from pipeline.evaluation.report import write_report
+from pipeline.evaluation.result import Evaluation
 from pipeline.inference.infer import infer_slide
 from pipeline.inference.predictor import Predictor
 from pipeline.ingest.ingest import IngestRequest, ingest_slide

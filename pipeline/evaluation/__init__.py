@@ -5,7 +5,9 @@ from training.foundation.lazy import public_names
 __all__, __getattr__ = public_names(
     __name__,
     {
-        "evaluate": "evaluate_model Evaluation",
+        "bootstrap": "Estimate",
+        "evaluate": "evaluate_model",
         "report": "write_report",
+        "result": "Evaluation",
     },
 )

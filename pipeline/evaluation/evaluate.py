@@ -1,51 +1,44 @@
-"""The evaluation workflow: stored predictions against a tile set's labels."""
+"""The evaluation workflow: stored predictions against the labels of tiles, slides and lesions."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
+from pipeline.cohort.manifest import Cohort
 from pipeline.config import EvaluateConfig
 from pipeline.errors import BadRecipeError, EmptyTableError
+from pipeline.evaluation.against import Difference, auroc_differences, one_hot
+from pipeline.evaluation.baseline_note import baseline_note
 from pipeline.evaluation.baselines import mean_colour, untrained_network
-from pipeline.evaluation.metrics import Probabilities, confusion, tile_metrics
+from pipeline.evaluation.bootstrap import Estimate, Resamples, estimate
+from pipeline.evaluation.camelyon17 import Staging, staging
+from pipeline.evaluation.collect import Material, SlideCase, collect
+from pipeline.evaluation.froc import Froc, froc
+from pipeline.evaluation.level import Level, case_level, mean_auroc_resampled, overall_measures, tile_level
+from pipeline.evaluation.metrics import Probabilities, tile_metrics
+from pipeline.evaluation.one_class import AUROC, Cutoffs
+from pipeline.evaluation.result import Detections, Evaluation
+from pipeline.evaluation.slide_truth import Truths
+from pipeline.evaluation.tables import by_patient, by_scanner, by_slide
 from pipeline.inference.predictor import Predictor
 from pipeline.progress import Advance, no_bar
 from pipeline.project import Project
-from pipeline.store.overlays import Predictions, read_predictions
-from pipeline.store.reader import StoreReader
 from pipeline.tiles.dataset import TileDataset
-from pipeline.tiles.table import read_table
+from pipeline.tiles.table import TileTable, read_table
 
 THE_MODEL = "this model"
 UNTRAINED = "untrained network"
 MEAN_COLOUR = "mean colour (logistic regression)"
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """Everything a report says."""
-
-    model_id: str
-    tile_set: str
-    split: str
-    threshold: float
-    classes: tuple[str, ...]
-    by_method: dict[str, dict[str, float | None]]
-    """Metrics over all tiles: the model first, then the baselines."""
-    by_slide: list[dict[str, Any]]
-    by_scanner: list[dict[str, Any]]
-    """Empty where all slides are from one scanner, or none is known."""
-    confusion: NDArray[np.int64]
-    note: str
-    """What the tile set says of its labels; may be empty."""
-    trained_on_this_split: bool
-    """The model's training saw the same tiles and split, so its test tiles are new to it."""
+LEAD = f"{AUROC} of this model minus its own"
+FOLLOWS = {
+    UNTRAINED: "A network with random weights computes random features of a tile; they follow its colour and contrast.",
+    MEAN_COLOUR: "It sees three numbers of a tile, its mean red, green and blue.",
+}
+"""What baselines that learnt nothing of tissue go by."""
 
 
 def evaluate_model(
@@ -55,44 +48,86 @@ def evaluate_model(
     config: EvaluateConfig,
     *,
     with_baselines: bool = True,
+    cohort: Cohort | None = None,
+    against: str | None = None,
     advance: Advance = no_bar,
 ) -> Evaluation:
     """Compare a model's stored predictions with the labels of one split.
 
+    Args:
+        cohort: the manifest that the tile set was made from; it has the labels of slides and the outlines of lesions.
+        against: id of a second model, compared with the first on the same tiles and slides.
+
     Raises:
         EmptyTableError: no labelled tiles in that split. UnreadableError: a slide without predictions of this model.
         BadRecipeError: the model looks at other tiles or has other classes than the tile set.
+        BadManifestError, BadAnnotationError: a manifest that is not the tile set's; candidates that cannot be used.
     """
     package = project.model_path(model_id)
     predictor = Predictor.load(package)
     table = read_table(project.tile_table_path(tile_set))
     dataset = TileDataset(project.root, tile_set, predictor.class_names, stain=predictor.stain or "none")
     _check_same_tiles(predictor, dataset, tile_set)
-    chosen = np.flatnonzero((dataset.splits == config.split) & (dataset.labels >= 0))
-    if not len(chosen):
-        raise EmptyTableError(
-            f"tile set {tile_set!r} has no labelled tiles in split {config.split!r}. "
-            "Give slides of that split annotations, or choose another --split."
-        )
-    rows = table.frame.iloc[chosen]
-    labels = dataset.labels[chosen]
-    stored = _stored_probabilities(project, model_id, rows)
-    methods = {THE_MODEL: stored}
+    _check_labelled(dataset, tile_set, config.split)
+    truths = Truths(table, cohort, predictor.class_names)
+
+    def material(of: str) -> Material:
+        return collect(project, of, table, dataset.labels, predictor.class_names, config, truths)
+
+    if against is not None:
+        _check_same_classes(project, against, predictor)
+    found, second = material(model_id), material(against) if against is not None else None
+    probabilities = {THE_MODEL: found.probabilities_nk}
     if with_baselines:
-        methods[UNTRAINED] = untrained_network(package, dataset, chosen, advance)
-        methods[MEAN_COLOUR] = mean_colour(dataset, chosen)
+        probabilities[UNTRAINED] = untrained_network(package, dataset, found.chosen, advance)
+        probabilities[MEAN_COLOUR] = mean_colour(dataset, found.chosen)
+    evaluation = _evaluation(model_id, tile_set, predictor.class_names, config, table, found, probabilities)
+    return replace(
+        evaluation,
+        trained_on_this_split=predictor.split_sha256 == dataset.fingerprint,
+        against=against,
+        differences=tuple(_differences(found, second, config, predictor.class_names)) if second else (),
+    )
+
+
+def _evaluation(
+    model_id: str,
+    tile_set: str,
+    classes: tuple[str, ...],
+    config: EvaluateConfig,
+    table: TileTable,
+    found: Material,
+    probabilities: Mapping[str, Probabilities],
+) -> Evaluation:
+    """All measures of one model and its baselines."""
+    methods = _methods(found, probabilities, config)
+    levels = _levels(found, config, classes)
+    assert levels[0].confusion is not None
+    common = (found.rows, found.labels, found.probabilities_nk, config.threshold)
+    scanners = table.metadata.get("scanners", {})
     return Evaluation(
         model_id=model_id,
         tile_set=tile_set,
         split=config.split,
         threshold=config.threshold,
-        classes=predictor.class_names,
-        by_method={name: tile_metrics(labels, values, config.threshold) for name, values in methods.items()},
-        by_slide=_by_slide(rows, labels, stored, config.threshold, predictor.class_names),
-        by_scanner=by_scanner(rows, labels, stored, config.threshold, table.metadata.get("scanners", {})),
-        confusion=confusion(labels, stored, config.threshold, predictor.class_names),
+        classes=classes,
+        config=config,
+        flow=found.flow,
+        by_method={
+            name: tile_metrics(found.labels, values, config.threshold) for name, values in probabilities.items()
+        },
+        methods=methods,
+        levels=levels,
+        froc=_frocs(found, config),
+        without_lesions={each.class_name: each.left_out for each in found.lesions if each.left_out},
+        staging=_staging(found.cases, config),
+        by_slide=by_slide(*common, classes, found.cases),
+        by_patient=by_patient(*common, found.cases),
+        by_scanner=by_scanner(*common, scanners, resamples=config.bootstrap, seed=config.seed),
+        confusion=levels[0].confusion,
         note=str(table.metadata["settings"].get("note", "")),
-        trained_on_this_split=predictor.split_sha256 == dataset.fingerprint,
+        baseline_note=baseline_note(methods, FOLLOWS, found.flow.evaluated_patients),
+        detections=_detections(found, classes),
     )
 
 
@@ -104,63 +139,123 @@ def _check_same_tiles(predictor: Predictor, dataset: TileDataset, tile_set: str)
         )
 
 
-def _stored_probabilities(project: Project, model_id: str, rows: pd.DataFrame) -> Probabilities:
-    parts = []
-    for slide_id, group in rows.groupby("slide_id", sort=False):
-        predictions = read_predictions(StoreReader(project.store_path(str(slide_id))).path, model_id)
-        columns, lines = _cells(group, predictions)
-        values = predictions.probabilities_cyx[:, lines, columns].T.astype(np.float32)
-        if np.isnan(values).any():
-            raise EmptyTableError(
-                f"slide {slide_id}: model {model_id} did not look at {int(np.isnan(values).any(1).sum())} of "
-                f"{len(values)} labelled tiles. Infer with the same min_tissue as the tile set."
-            )
-        parts.append(values)
-    return np.concatenate(parts)
+def _check_labelled(dataset: TileDataset, tile_set: str, split: str) -> None:
+    if not ((dataset.splits == split) & (dataset.labels >= 0)).any():
+        raise EmptyTableError(
+            f"tile set {tile_set!r} has no labelled tiles in split {split!r}. "
+            "Give slides of that split annotations, or choose another --split."
+        )
 
 
-def _cells(group: pd.DataFrame, predictions: Predictions) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Columns and rows of the prediction cells that are exactly these tiles."""
-    x_px0, y_px0 = group["x_px0"].to_numpy(np.int64), group["y_px0"].to_numpy(np.int64)
-    columns, lines = (np.round(v / predictions.stride_px0).astype(np.int64) for v in (x_px0, y_px0))
-    same = (columns * predictions.stride_px0 == x_px0) & (lines * predictions.stride_px0 == y_px0)
-    same &= group["side_px0"].to_numpy(np.int64) == round(predictions.side_px0)
-    _, num_lines, num_columns = predictions.probabilities_cyx.shape
-    same &= (lines < num_lines) & (columns < num_columns)
-    if not same.all():
+def _check_same_classes(project: Project, against: str, predictor: Predictor) -> None:
+    other = Predictor.load(project.model_path(against)).class_names
+    if other != predictor.class_names:
         raise BadRecipeError(
-            f"slide {group['slide_id'].iloc[0]}: {int((~same).sum())} of {len(same)} tiles of the tile set are not "
-            f"among the squares that the model looked at (every {predictions.stride_px0:g} level-0 pixels). "
-            "Evaluate on a tile set made without overlap."
+            f"model {against} has the classes {list(other)}, model {predictor.model_id} {list(predictor.class_names)}. "
+            "Two models are compared where they have the same classes in the same order."
         )
-    return columns, lines
 
 
-def _by_slide(
-    rows: pd.DataFrame, labels: NDArray[np.int64], values: Probabilities, threshold: float, classes: Sequence[str]
-) -> list[dict[str, Any]]:
-    slides = rows["slide_id"].to_numpy(dtype=str)
-    found = []
-    for slide_id in dict.fromkeys(slides):
-        here = slides == slide_id
-        found.append(
-            {
-                "slide_id": slide_id,
-                **tile_metrics(labels[here], values[here], threshold),
-                **{f"labelled {name}": int((labels[here] == k).sum()) for k, name in enumerate(classes)},
-            }
+def _draw(patients: NDArray[np.str_] | list[str], config: EvaluateConfig) -> Resamples:
+    return Resamples.draw(patients, resamples=config.bootstrap, seed=config.seed)
+
+
+def _of_tiles(found: Material, config: EvaluateConfig) -> Resamples:
+    return _draw(found.rows["patient"].to_numpy(dtype=str), config)
+
+
+def _methods(
+    found: Material, probabilities: Mapping[str, Probabilities], config: EvaluateConfig
+) -> dict[str, dict[str, Estimate]]:
+    """Overall measures of each method, and the model's lead over it in the same resamples."""
+    resamples = _of_tiles(found, config)
+    methods = {
+        name: overall_measures(found.labels, values, resamples, config.threshold)
+        for name, values in probabilities.items()
+    }
+    own = methods[THE_MODEL][AUROC].value
+    for name, values in probabilities.items():
+        other = methods[name][AUROC].value
+        if name != THE_MODEL and own is not None and other is not None:
+            of_both = [mean_auroc_resampled(found.labels, v, resamples) for v in (found.probabilities_nk, values)]
+            methods[name][LEAD] = estimate(own - other, of_both[0] - of_both[1])
+    return methods
+
+
+def _levels(found: Material, config: EvaluateConfig, classes: tuple[str, ...]) -> tuple[Level, ...]:
+    cutoffs = Cutoffs(config.threshold, config.specificities, config.calibration_bins)
+    levels = [tile_level(found.labels, found.probabilities_nk, _of_tiles(found, config), cutoffs, classes)]
+    for name in ("slide", "patient"):
+        patients, truth_nk, scores_nk = cases_at(name, found.cases)
+        if len(patients):
+            levels.append(case_level(name, truth_nk, scores_nk, _draw(patients, config), cutoffs, classes))
+    return tuple(levels)
+
+
+def cases_at(level: str, cases: tuple[SlideCase, ...]) -> tuple[list[str], NDArray[np.bool_], NDArray[np.float64]]:
+    """Patients, truths and scores (cases, classes) of the slides of which something is said, or of their patients.
+
+    A patient has the classes of all slides, and the highest score of each class.
+    """
+    known = [(case, case.truth.has) for case in cases if case.truth.has is not None]
+    if not known:
+        return [], np.zeros((0, 0), bool), np.zeros((0, 0))
+    patients = [case.patient for case, _ in known]
+    truth_nk, scores_nk = np.stack([has for _, has in known]), np.stack([case.scores for case, _ in known])
+    if level == "slide":
+        return patients, truth_nk, scores_nk
+    number_of = {name: number for number, name in enumerate(dict.fromkeys(patients))}
+    own = np.array([number_of[patient] for patient in patients])
+    has, highest = (np.zeros((len(number_of), truth_nk.shape[1]), kind) for kind in (bool, float))
+    np.logical_or.at(has, own, truth_nk)
+    np.maximum.at(highest, own, scores_nk)
+    return list(number_of), has, highest
+
+
+def _frocs(found: Material, config: EvaluateConfig) -> tuple[Froc, ...]:
+    computed = [
+        froc(
+            each.class_name,
+            each.slides,
+            isolated=each.isolated,
+            candidates=sum(len(c) for c in each.candidates.values()),
+            resamples=config.bootstrap,
+            seed=config.seed,
         )
+        for each in found.lesions
+    ]
+    return tuple(each for each in computed if each is not None)
+
+
+def _staging(cases: tuple[SlideCase, ...], config: EvaluateConfig) -> Staging | None:
+    nodes = [(case.patient, *case.node) for case in cases if case.node]
+    if not nodes:
+        return None
+    patients, reference, predicted = zip(*nodes, strict=True)
+    return staging(patients, reference, predicted, resamples=config.bootstrap, seed=config.seed)
+
+
+def _differences(
+    first: Material, second: Material, config: EvaluateConfig, classes: tuple[str, ...]
+) -> list[Difference]:
+    truth_nk = one_hot(first.labels, len(classes))
+    resamples = _of_tiles(first, config)
+    found = auroc_differences("tile", truth_nk, first.probabilities_nk, second.probabilities_nk, resamples, classes)
+    both = {case.slide_id for case in first.cases} & {case.slide_id for case in second.cases}
+    shared = [tuple(case for case in each.cases if case.slide_id in both) for each in (first, second)]
+    for level in ("slide", "patient"):
+        patients, truth_nk, scores_nk = cases_at(level, shared[0])
+        if patients:
+            other_nk = cases_at(level, shared[1])[2]
+            found += auroc_differences(level, truth_nk, scores_nk, other_nk, _draw(patients, config), classes)
     return found
 
 
-def by_scanner(
-    rows: pd.DataFrame, labels: NDArray[np.int64], values: Probabilities, threshold: float, scanners: Mapping[str, Any]
-) -> list[dict[str, Any]]:
-    """A model that is good on one scanner need not be on another."""
-    names = np.array([scanners.get(slide_id) or "not known" for slide_id in rows["slide_id"]])
-    found = sorted(set(names))
-    if len(found) < 2:
-        return []
-    return [
-        {"scanner": name, **tile_metrics(labels[names == name], values[names == name], threshold)} for name in found
-    ]
+def _detections(found: Material, classes: tuple[str, ...]) -> dict[str, Detections]:
+    return {
+        each.class_name: Detections(
+            candidates=each.candidates,
+            slide_scores={c.slide_id: float(c.scores[classes.index(each.class_name)]) for c in found.cases},
+        )
+        for each in found.lesions
+    }

@@ -5,7 +5,7 @@ from training.foundation.lazy import public_names
 __all__, __getattr__ = public_names(
     __name__,
     {
-        "hotspots": "Hotspot read_hotspots",
+        "hotspots": "find_hotspots Hotspot read_hotspots",
         "infer": "infer_slide",
         "predictor": "Predictor",
         "results": "heatmap_name unwritten_formats write_results",

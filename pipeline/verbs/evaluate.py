@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from pipeline.cli_output import Reporter, report_errors
+from pipeline.cohort.manifest import load_cohort
 from pipeline.config import load_settings
 from pipeline.names import check_tile_set, find_package
 from pipeline.progress import bar
@@ -17,7 +18,8 @@ from pipeline.run_record import RunRecord, SlideOutcome, recorded
 from training.foundation.settings import replace
 
 if TYPE_CHECKING:
-    from pipeline.evaluation.evaluate import Evaluation
+    from pipeline.evaluation.bootstrap import Estimate
+    from pipeline.evaluation.result import Evaluation
 
 NOT_ITS_SPLIT = (
     "note: the model was trained on another tile set or split than this one. Whether it has seen these patients before "
@@ -26,25 +28,41 @@ NOT_ITS_SPLIT = (
 
 
 def run_evaluate(
-    model: str, project_dir: Path, *, tile_set: str, split: str | None, baselines: bool, as_json: bool
+    model: str,
+    project_dir: Path,
+    *,
+    manifest: Path | None,
+    tile_set: str,
+    split: str | None,
+    against: str | None,
+    baselines: bool,
+    as_json: bool,
 ) -> None:
     project = open_project(project_dir)
     start = time.perf_counter()
     with report_errors(as_json=as_json, name=model):
         model = find_package(model, project).name
+        against = find_package(against, project).name if against is not None else None
         check_tile_set(project.tile_table_path(tile_set))
         config = replace(load_settings(project.settings_path).evaluate, split=split)
+        cohort = load_cohort(manifest) if manifest else None
         # torch takes long to import: only when the names are known to be right
         from pipeline.evaluation.evaluate import evaluate_model
         from pipeline.evaluation.report import write_report
 
-        record = RunRecord("evaluate", {"evaluate": config.model_dump(), "model": model, "tile_set": tile_set})
+        settings = {"evaluate": config.model_dump(), "model": model, "tile_set": tile_set, "against": against}
+        record = RunRecord("evaluate", settings)
         with recorded(record, project.runs_dir), record.phase("evaluate"), bar("evaluate") as advance:
-            evaluation = evaluate_model(project, model, tile_set, config, with_baselines=baselines, advance=advance)
+            evaluation = evaluate_model(
+                project, model, tile_set, config, with_baselines=baselines, cohort=cohort, against=against,
+                advance=advance,
+            )  # fmt: skip
             report = write_report(project, evaluation)
             record.outputs.append(str(report.relative_to(project.root)))
     if not as_json:
         typer.echo(metrics_table(evaluation))
+        if evaluation.baseline_note:
+            typer.echo(f"note: {evaluation.baseline_note}", err=True)
     if not evaluation.trained_on_this_split:
         typer.echo(NOT_ITS_SPLIT, err=True)
     seconds = round(time.perf_counter() - start, 1)
@@ -63,9 +81,29 @@ def in_one_line(evaluation: Evaluation) -> str:
 
 
 def metrics_table(evaluation: Evaluation) -> str:
-    """One line per method."""
-    lines = [f"{'on split ' + evaluation.split:<36}{'tiles':>7}{'accuracy':>10}{'balanced':>10}{'AUC':>8}"]
-    for name, m in evaluation.by_method.items():
-        auc = "–" if m["auc"] is None else f"{m['auc']:.3f}"
-        lines.append(f"{name:<36}{m['tiles']:>7}{m['accuracy']:>10.3f}{m['balanced_accuracy']:>10.3f}{auc:>8}")
+    """One line per method, then one per class of slides and lesions."""
+    lines = [f"{'on split ' + evaluation.split:<36}{'accuracy':>22}{'balanced accuracy':>24}{'AUROC':>24}"]
+    for name, measures in evaluation.methods.items():
+        cells = [with_interval(measures[key]) for key in ("accuracy", "balanced accuracy", "AUROC")]
+        lines.append(f"{name:<36}{cells[0]:>22}{cells[1]:>24}{cells[2]:>24}")
+    for level in evaluation.levels[1:]:
+        for result in level.classes:
+            cell = with_interval(result.measures["AUROC"])
+            lines.append(f"{level.items} {level.name}s: {result.class_name}: AUROC {cell}")
+    for froc in evaluation.froc:
+        lines.append(f"{froc.lesions} lesions of {froc.class_name}: FROC score {with_interval(froc.score)}")
+    if evaluation.staging:
+        lines.append(f"pN stages: kappa {with_interval(evaluation.staging.kappa)}")
+    for each in evaluation.differences:
+        cell = with_interval(each.bootstrap)
+        lines.append(f"against {evaluation.against}, {each.level}s, {each.class_name}: AUROC difference {cell}")
     return "\n".join(lines)
+
+
+def with_interval(measured: Estimate) -> str:
+    """0.912 (0.871–0.944); a dash where there is none."""
+    if measured.value is None:
+        return "–"
+    if measured.low is None or measured.high is None:
+        return f"{measured.value:.3f}"
+    return f"{measured.value:.3f} ({measured.low:.3f}–{measured.high:.3f})"

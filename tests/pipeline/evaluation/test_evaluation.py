@@ -11,9 +11,10 @@ from pipeline.cohort.manifest import load_cohort
 from pipeline.config import EvaluateConfig, InferConfig, TileConfig
 from pipeline.errors import BadRecipeError, EmptyTableError, UnreadableError
 from pipeline.evaluation.baselines import mean_colour
-from pipeline.evaluation.evaluate import by_scanner, evaluate_model
+from pipeline.evaluation.evaluate import evaluate_model
 from pipeline.evaluation.metrics import confusion, decide, tile_metrics
 from pipeline.evaluation.report import write_report
+from pipeline.evaluation.tables import by_scanner
 from pipeline.inference.infer import infer_slide
 from pipeline.inference.predictor import Predictor
 from pipeline.project import Project
@@ -74,6 +75,9 @@ def test_the_report_is_one_file_that_asks_nothing_of_the_network(road_copy, eval
 
     assert "Research use only. Not for diagnosis." in html
     assert "Labels derive from colour." in html
+    assert "these labels can be told apart by colour alone" in html  # mean colour reaches 1.000
+    assert "With 1 patient, an AUROC near 1 says little" in html
+    assert "intervals by patient need at least 5" in html
     assert "http" not in re.sub(r"base64,[A-Za-z0-9+/=]+", "", html).replace("http://www.w3.org", "")
     assert html.count("data:image/png;base64,") == 1
     assert json.loads(path.with_suffix(".json").read_text())["by_method"]["this model"]["tiles"] == 150

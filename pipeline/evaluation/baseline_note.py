@@ -1,0 +1,45 @@
+"""What it means that a method which learnt nothing is good."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pipeline.evaluation.bootstrap import FEW_PATIENTS, Estimate
+from pipeline.evaluation.one_class import AUROC
+
+REMARKABLE = 0.9
+
+
+def baseline_note(methods: Mapping[str, Mapping[str, Estimate]], baselines: Mapping[str, str], patients: int) -> str:
+    """A paragraph where a baseline reaches `REMARKABLE`, or is not below the model's lower limit; else nothing.
+
+    Args:
+        methods: overall measures, the model's first.
+        baselines: names of methods that learnt nothing of tissue, and what each follows instead.
+    """
+    model = next(iter(methods.values()))[AUROC]
+    found = []
+    for name, follows in baselines.items():
+        auc = methods[name][AUROC].value if name in methods else None
+        if auc is None or model.value is None:
+            continue
+        limit = model.value if model.low is None else model.low
+        reasons = [f"is {REMARKABLE} or more"] * (auc >= REMARKABLE)
+        reasons += ["is not below the model's lower limit" if model.low is not None else "is not below the model's"] * (
+            auc >= limit
+        )
+        if reasons:
+            found.append(f"The AUROC of the {name}, {auc:.3f}, {' and '.join(reasons)}. {follows}")
+    if not found:
+        return ""
+    meaning = (
+        "So these labels can be told apart by colour alone, and a high AUROC of the model is no evidence that it has "
+        "learnt what tissue looks like. Its lead over such a baseline, with an interval that does not hold zero, is."
+    )
+    few = (
+        f" With {patients} {'patient' if patients == 1 else 'patients'}, an AUROC near 1 says little in any case: "
+        "staining and scanner are theirs, too."
+        if patients < FEW_PATIENTS
+        else ""
+    )
+    return f"{' '.join(found)} {meaning}{few}"

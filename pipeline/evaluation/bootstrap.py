@@ -1,0 +1,122 @@
+"""Intervals by patient: patients are drawn with replacement, with all their slides and tiles.
+
+Tiles of a slide, and slides of a patient, resemble one another. An interval that counts each as a case of its own is
+far too narrow; the cluster bootstrap (Field & Welsh 2007, J R Stat Soc B 69:369) draws whole patients. Intervals are
+percentile intervals (Efron & Tibshirani 1993, chapter 13).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+CONFIDENCE = 0.95
+FEWEST_PATIENTS = 5
+"""Of fewer, resamples are so much alike that their spread says nothing: there is no interval."""
+FEW_PATIENTS = 20
+"""Below this, percentile intervals are known to be too narrow, and the report says so."""
+MIN_SHARE = 0.8
+"""Of the resamples must have a measure (both classes occur, for an AUC), or there is no interval."""
+MAX_HELD = 4_000_000
+"""Numbers held at a time: resamples are worked through in pieces."""
+
+_SAME = 1e-12
+
+Values = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A measure with its 95 % interval; None where there is none."""
+
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    resamples: int = 0
+    """How many resamples had the measure; the interval is of these."""
+
+
+@dataclass(frozen=True)
+class Resamples:
+    """How often each patient was drawn, and whose each item (tile, slide) is."""
+
+    counts_rp: Values
+    """float64 (resamples, patients); no rows where there are too few patients for intervals."""
+    patient_of: NDArray[np.int64]
+    """Column of each item's patient."""
+
+    @classmethod
+    def draw(cls, patients: Sequence[str] | NDArray[np.str_], *, resamples: int, seed: int) -> Resamples:
+        """Draw patients with replacement.
+
+        Args:
+            patients: the patient of each item.
+        """
+        names, patient_of = np.unique(np.asarray(patients, dtype=str), return_inverse=True)
+        number = len(names)
+        drawn = resamples if number >= FEWEST_PATIENTS else 0
+        shares = np.full(max(number, 1), 1 / max(number, 1))
+        counts = np.random.default_rng(seed).multinomial(number, shares, size=drawn)
+        return cls(counts.astype(np.float64).reshape(drawn, max(number, 1)), patient_of.astype(np.int64))
+
+    @property
+    def num_patients(self) -> int:
+        return self.counts_rp.shape[1] if len(self.patient_of) else 0
+
+    def pieces(self, width: int) -> list[Values]:
+        """The counts in pieces, so that (resamples × `width`) numbers fit into memory."""
+        rows = max(1, MAX_HELD // max(width, 1))
+        return [self.counts_rp[start : start + rows] for start in range(0, len(self.counts_rp), rows)]
+
+    def sum_by_patient(self, values: NDArray[np.number]) -> Values:
+        """Sums of the items' values for each patient: (patients, …) of (items, …)."""
+        number = len(self.patient_of)
+        shape = (self.counts_rp.shape[1], number)
+        belongs = sparse.csr_matrix((np.ones(number), (self.patient_of, np.arange(number))), shape=shape)
+        return np.asarray(belongs @ values.reshape(number, -1)).reshape(-1, *values.shape[1:])
+
+    def totals(self, by_patient: Values) -> Values:
+        """Sums over the drawn patients, (resamples, …), of sums by patient, (patients, …)."""
+        return np.tensordot(self.counts_rp, by_patient, axes=1)
+
+
+def estimate(value: float | None, resampled: Values) -> Estimate:
+    """A measure with the interval that its resamples give.
+
+    Args:
+        resampled: the measure in each resample; NaN where a resample does not have it.
+    """
+    if value is None or not np.isfinite(value):
+        return Estimate(None)
+    low, high, counted = percentile_interval(resampled)
+    return Estimate(float(value), low, high, counted)
+
+
+def percentile_interval(resampled: Values) -> tuple[float | None, float | None, int]:
+    """Low, high, and how many resamples they are of; None where too few have the measure.
+
+    None, too, where all have the same value: classes that these patients' scores separate completely, say. Another
+    patient need not be so, and "1.000 to 1.000" would say that no doubt is left.
+    """
+    known = resampled[np.isfinite(resampled)]
+    if not len(known) or len(known) < MIN_SHARE * len(resampled) or np.ptp(known) <= _SAME:
+        return None, None, len(known)
+    low, high = np.quantile(known, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    return float(low), float(high), len(known)
+
+
+def band(resampled_rg: Values, width: int) -> tuple[Values, Values]:
+    """Pointwise limits of a curve's resamples, (points,) each; NaN where there are none.
+
+    Args:
+        resampled_rg: (resamples, points). width: points, where there are no resamples.
+    """
+    if not len(resampled_rg):
+        return np.full(width, np.nan), np.full(width, np.nan)
+    limits = [percentile_interval(column) for column in resampled_rg.T]
+    low, high = ([np.nan if limit[side] is None else limit[side] for limit in limits] for side in (0, 1))
+    return np.asarray(low, np.float64), np.asarray(high, np.float64)

@@ -1,0 +1,182 @@
+"""How well one class is told from the rest: curves and their areas, calibration, net benefit; with intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.metrics import average_precision_score, roc_auc_score
+
+from pipeline.evaluation.bootstrap import Estimate, Resamples, Values, band, estimate
+from pipeline.evaluation.calibration import Calibration, calibration
+from pipeline.evaluation.decision_curve import DecisionCurve, decision_curve
+from pipeline.evaluation.delong import DeLongAuc, delong_auc
+from pipeline.evaluation.ranking import Counts, Ranking
+
+GRID: Values = np.linspace(0, 1, 101)
+"""Where the bands of curves are computed: false positive rates, or recalls."""
+MAX_POINTS = 400
+"""Of a curve as it is drawn."""
+AUROC, AUPRC = "AUROC", "AUPRC"
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A curve as it is drawn, and its pointwise 95 % band on a grid of its x axis (NaN: none)."""
+
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+    grid: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class ClassResult:
+    """One class against the rest, over tiles, slides or patients."""
+
+    class_name: str
+    positives: int
+    negatives: int
+    patients: int
+    measures: dict[str, Estimate]
+    roc: Curve | None
+    """None, as the other curves, where one of the two sides does not occur."""
+    precision_recall: Curve | None
+    calibration: Calibration | None
+    decision: DecisionCurve | None
+    delong: DeLongAuc | None
+    """The AUROC by DeLong's method; None over tiles, which are no independent cases."""
+
+
+@dataclass(frozen=True)
+class Cutoffs:
+    """Where a score becomes a decision."""
+
+    threshold: float
+    specificities: tuple[float, ...]
+    bins: int
+
+
+def class_result(
+    class_name: str,
+    truth: NDArray[np.bool_],
+    scores: NDArray[np.floating],
+    resamples: Resamples,
+    cutoffs: Cutoffs,
+    *,
+    decided: NDArray[np.bool_] | None = None,
+    are_independent: bool = False,
+) -> ClassResult:
+    """All that is said of one class.
+
+    Args:
+        truth: bool (items,). scores: (items,), probabilities. decided: whether each item is called this class; without,
+            from the threshold on. are_independent: whether DeLong's method fits: slides or patients, not tiles.
+    """
+    scores = np.asarray(scores, np.float64)
+    called = scores >= cutoffs.threshold if decided is None else decided
+    ranking = Ranking(truth, scores, resamples)
+    both = bool(truth.any() and not truth.all())
+    resampled = _resampled(ranking, cutoffs.specificities) if both else {}
+    measures = {
+        AUROC: estimate(auroc(truth, scores), resampled.get(AUROC, _NONE)),
+        AUPRC: estimate(float(average_precision_score(truth, scores)) if both else None, resampled.get(AUPRC, _NONE)),
+        "prevalence": _share(truth, np.ones(len(truth), bool), resamples),
+        "sensitivity": _share(called, truth, resamples),
+        "specificity": _share(~called, ~truth, resamples),
+        "positive predictive value": _share(truth, called, resamples),
+        "negative predictive value": _share(~truth, ~called, resamples),
+    }
+    whole = ranking.counts()
+    for specificity in cutoffs.specificities:
+        name = sensitivity_name(specificity)
+        measures[name] = estimate(_single(whole.sensitivity_at(specificity)), resampled.get(name, _NONE))
+    calibrated = calibration(truth, scores, resamples, bins=cutoffs.bins) if len(truth) else None
+    if calibrated:
+        measures |= {"ECE": calibrated.ece, "Brier score": calibrated.brier}
+    return ClassResult(
+        class_name=class_name,
+        positives=int(truth.sum()),
+        negatives=int((~truth).sum()),
+        patients=resamples.num_patients,
+        measures=measures,
+        roc=_roc(whole, resampled) if both else None,
+        precision_recall=_precision_recall(whole, resampled) if both else None,
+        calibration=calibrated,
+        decision=decision_curve(ranking) if both else None,
+        delong=delong_auc(truth, scores) if are_independent else None,
+    )
+
+
+_NONE: Values = np.zeros(0)
+
+
+def sensitivity_name(specificity: float) -> str:
+    """What the measure is called in tables."""
+    return f"sensitivity at {specificity * 100:g} % specificity"
+
+
+def auroc(truth: NDArray[np.bool_], scores: NDArray[np.floating]) -> float | None:
+    """Area under the ROC curve; None where one of the two sides does not occur."""
+    return float(roc_auc_score(truth, scores)) if truth.any() and not truth.all() else None
+
+
+def auroc_resampled(truth: NDArray[np.bool_], scores: NDArray[np.floating], resamples: Resamples) -> Values:
+    """The AUC in each resample, (resamples,)."""
+    ranking = Ranking(truth, np.asarray(scores, np.float64), resamples)
+    pieces = [ranking.counts(piece).auc() for piece in ranking.pieces()]
+    return np.concatenate(pieces) if pieces else _NONE
+
+
+def _resampled(ranking: Ranking, specificities: Sequence[float]) -> dict[str, Values]:
+    """Everything that needs the order of scores, in one pass over the resamples."""
+    wanted: dict[str, Callable[[Counts], Values]] = {
+        AUROC: Counts.auc,
+        AUPRC: Counts.average_precision,
+        "roc": lambda counts: counts.tpr_on(GRID),
+        "precision": lambda counts: counts.precision_on(GRID),
+        **{sensitivity_name(s): lambda counts, s=s: counts.sensitivity_at(s) for s in specificities},  # type: ignore[misc]
+    }
+    found: dict[str, list[Values]] = {name: [] for name in wanted}
+    for piece in ranking.pieces():
+        counts = ranking.counts(piece)
+        for name, of in wanted.items():
+            found[name].append(of(counts))
+    return {name: np.concatenate(parts) for name, parts in found.items() if parts}
+
+
+def _share(part: NDArray[np.bool_], among: NDArray[np.bool_], resamples: Resamples) -> Estimate:
+    """Share of `part` among the items of `among`."""
+    if not among.any():
+        return Estimate(None)
+    by_patient = resamples.sum_by_patient(np.stack([part & among, among], axis=1).astype(np.float64))
+    totals = resamples.totals(by_patient)
+    shares = np.divide(totals[:, 0], totals[:, 1], out=np.full(len(totals), np.nan), where=totals[:, 1] > 0)
+    return estimate(float((part & among).sum() / among.sum()), shares)
+
+
+def _single(values: Values) -> float | None:
+    value = float(values[0])
+    return value if np.isfinite(value) else None
+
+
+def _roc(whole: Counts, resampled: dict[str, Values]) -> Curve:
+    fpr, tpr = whole.roc()
+    low, high = band(resampled.get("roc", np.zeros((0, len(GRID)))), len(GRID))
+    return _curve(fpr[0], tpr[0], low, high)
+
+
+def _precision_recall(whole: Counts, resampled: dict[str, Values]) -> Curve:
+    recall, precision = whole.tp[0] / whole.positives[0], whole.tp[0] / (whole.tp[0] + whole.fp[0])
+    recall, precision = np.r_[0.0, recall], np.r_[precision[0], precision]
+    low, high = band(resampled.get("precision", np.zeros((0, len(GRID)))), len(GRID))
+    return _curve(recall, precision, low, high)
+
+
+def _curve(x: Values, y: Values, low: Values, high: Values) -> Curve:
+    """With at most `MAX_POINTS` points, the ends among them."""
+    chosen = np.unique(np.linspace(0, len(x) - 1, MAX_POINTS).round().astype(int))
+    return Curve(*(tuple(line.tolist()) for line in (x[chosen], y[chosen], GRID, low, high)))

@@ -1,0 +1,68 @@
+"""What an evaluation found: everything that its report, its tables and its files say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.config import EvaluateConfig
+from pipeline.evaluation.against import Difference
+from pipeline.evaluation.bootstrap import Estimate
+from pipeline.evaluation.camelyon17 import Staging
+from pipeline.evaluation.collect import Flow
+from pipeline.evaluation.froc import Candidates, Froc
+from pipeline.evaluation.level import Level
+from pipeline.evaluation.tables import Row
+
+
+@dataclass(frozen=True)
+class Detections:
+    """What CAMELYON16's files hold, for one class."""
+
+    candidates: Mapping[str, Candidates]
+    """By slide."""
+    slide_scores: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Everything a report says."""
+
+    model_id: str
+    tile_set: str
+    split: str
+    threshold: float
+    classes: tuple[str, ...]
+    config: EvaluateConfig
+    flow: Flow
+    by_method: dict[str, dict[str, float | None]]
+    """Metrics over all tiles: the model first, then the baselines."""
+    methods: dict[str, dict[str, Estimate]]
+    """The same with intervals, and the model's lead in AUROC over each."""
+    levels: tuple[Level, ...]
+    """Tiles; slides and patients, where something is said of whole slides."""
+    froc: tuple[Froc, ...]
+    """For each class with outlined lesions."""
+    without_lesions: dict[str, dict[str, str]]
+    """By class: slides whose lesions nobody outlined, and why."""
+    staging: Staging | None
+    """CAMELYON17's, where the manifest's labels are those of lymph nodes."""
+    by_slide: list[Row]
+    by_patient: list[Row]
+    by_scanner: list[Row]
+    """Empty where all slides are from one scanner, or none is known."""
+    confusion: NDArray[np.int64]
+    note: str
+    """What the tile set says of its labels; may be empty."""
+    baseline_note: str
+    """What it means where a baseline without training is good; empty where none is."""
+    detections: Mapping[str, Detections]
+    """By class; written as files of their own."""
+    trained_on_this_split: bool = False
+    """The model's training saw the same tiles and split, so its test tiles are new to it."""
+    against: str | None = None
+    differences: tuple[Difference, ...] = ()
+    """Of this model and the one named by `against`."""

@@ -1,0 +1,127 @@
+"""What is true of a whole slide: by its label in the manifest, else by its annotations, else by its labelled tiles."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from shapely.geometry.base import BaseGeometry
+
+from pipeline.annotations.files import read_annotations
+from pipeline.annotations.geojson import qupath_origin_xy0
+from pipeline.annotations.region import check_regions, moved
+from pipeline.annotations.repair import labelled_regions
+from pipeline.cohort.manifest import Cohort, SlideEntry
+from pipeline.errors import BadAnnotationError, BadManifestError
+from pipeline.evaluation.camelyon17 import NODE_LABELS
+from pipeline.files import sha256_of
+from pipeline.store.reader import StoreReader
+from pipeline.tiles.table import TileTable
+
+
+@dataclass(frozen=True)
+class SlideTruth:
+    """Which classes occur on a slide."""
+
+    has: NDArray[np.bool_] | None
+    """bool (classes,); None where nobody says."""
+    areas: Mapping[str, tuple[BaseGeometry, ...]] | None
+    """Annotated areas by class, level-0 pixels; None where the slide has no annotation file."""
+    says: str
+    """label, annotations or tiles; where nothing does, why not."""
+
+    def lesions_known(self, class_index: int, class_name: str) -> bool:
+        """Whether a class's lesions are outlined, or known not to be there."""
+        if self.has is None:
+            return False
+        outlined = bool(self.areas and self.areas.get(class_name))
+        return outlined == bool(self.has[class_index])
+
+
+class Truths:
+    """Answers for the slides of one tile table, with the manifest it was made from or without."""
+
+    def __init__(self, table: TileTable, cohort: Cohort | None, class_names: Sequence[str]) -> None:
+        self._table, self._cohort, self._class_names = table, cohort, tuple(class_names)
+        self._entries = {entry.slide_id: entry for entry in cohort.entries} if cohort else {}
+
+    def check(self, patients: Mapping[str, str | None]) -> None:
+        """Hold the manifest against the table's patients, by slide.
+
+        Raises:
+            BadManifestError: it lacks a slide of the table, or gives it another patient.
+        """
+        if self._cohort is None:
+            return
+        for slide_id, patient in patients.items():
+            entry = self._entries.get(slide_id)
+            if entry is None:
+                raise BadManifestError(
+                    f"{self._cohort.path}: has no slide {slide_id}, which is in the tile set. Give the manifest that "
+                    "the tile set was made from."
+                )
+            if entry.patient_id != patient:
+                raise BadManifestError(
+                    f"{self._cohort.path}: slide {slide_id} is of another patient than in the tile set. Make the tile "
+                    "set again with `gemslide tile`, or give the manifest that it was made from."
+                )
+
+    def of(self, reader: StoreReader, tile_classes: Collection[int]) -> SlideTruth:
+        """A slide's truth.
+
+        Args:
+            tile_classes: classes of the slide's labelled tiles.
+
+        Raises:
+            BadAnnotationError: the annotation file cannot be used, or is another than the tile set was made from.
+        """
+        entry = self._entries.get(reader.slide_id)
+        areas = self._areas(entry, reader) if entry else None
+        if entry and entry.label:
+            has = self._by_label(entry.label)
+            if has is None:
+                return SlideTruth(None, areas, f"its label {entry.label!r} is none of the model's classes")
+            return SlideTruth(has, areas, "label")
+        if areas is not None:
+            return SlideTruth(np.array([bool(areas.get(name)) for name in self._class_names]), areas, "annotations")
+        if tile_classes:
+            return SlideTruth(np.isin(np.arange(len(self._class_names)), list(tile_classes)), None, "tiles")
+        return SlideTruth(None, None, "neither a label nor annotations")
+
+    def label(self, slide_id: str) -> str | None:
+        """The slide's label as the manifest has it."""
+        entry = self._entries.get(slide_id)
+        return entry.label if entry else None
+
+    def _by_label(self, label: str) -> NDArray[np.bool_] | None:
+        if label in self._class_names:
+            return np.array([name == label for name in self._class_names])
+        if label in NODE_LABELS and len(self._class_names) == 2:
+            positive = label != NODE_LABELS[0]
+            return np.array([not positive, positive])
+        return None
+
+    def _areas(self, entry: SlideEntry, reader: StoreReader) -> dict[str, tuple[BaseGeometry, ...]] | None:
+        assert self._cohort is not None
+        path = self._cohort.annotations_path(entry)
+        if path is None:
+            return None
+        file = read_annotations(path)
+        about: dict[str, Any] = self._table.metadata.get("annotations", {}).get(entry.slide_id, {})
+        if about and about.get("sha256") != sha256_of(path):
+            raise BadAnnotationError(
+                f"{path}: is not the file that the tile set was made from (another SHA-256). Make the tile set again "
+                "with `gemslide tile`."
+            )
+        regions, _ = labelled_regions(file)
+        counts_from = self._table.metadata["settings"].get("qupath_counts_from", "scanned")
+        if file.format == "qupath" and counts_from == "scanned":
+            regions = moved(regions, qupath_origin_xy0(reader.attributes.bounds_px0))
+        check_regions(regions, reader.size_wh_px0)
+        return {
+            name: tuple(region.geometry for region in regions if region.class_name == name)
+            for name in self._class_names
+        }

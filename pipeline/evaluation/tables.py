@@ -1,0 +1,109 @@
+"""The same measures by slide, by patient and by scanner."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from pipeline.evaluation.bootstrap import Resamples
+from pipeline.evaluation.collect import SlideCase
+from pipeline.evaluation.level import overall_measures
+from pipeline.evaluation.metrics import Probabilities, tile_metrics
+from pipeline.evaluation.one_class import AUROC
+
+Row = dict[str, Any]
+
+
+def by_slide(
+    rows: pd.DataFrame,
+    labels: NDArray[np.int64],
+    values: Probabilities,
+    threshold: float,
+    classes: Sequence[str],
+    cases: Sequence[SlideCase],
+) -> list[Row]:
+    """A row per slide: its tiles' measures, and what is said and predicted of the whole slide."""
+    tiles_of = rows.groupby("slide_id").indices
+    found = []
+    for case in cases:
+        here = tiles_of.get(case.slide_id, _NO_TILES)
+        measured = tile_metrics(labels[here], values[here], threshold) if len(here) else _UNLABELLED
+        found.append(
+            {
+                "slide_id": case.slide_id,
+                "patient": case.patient,
+                **measured,
+                **{f"labelled {name}": int((labels[here] == k).sum()) for k, name in enumerate(classes)},
+                "truth": occurring(case.truth.has, classes),
+                "scores": {name: float(case.scores[k]) for k, name in enumerate(classes)},
+            }
+        )
+    return found
+
+
+_NO_TILES = np.zeros(0, np.int64)
+_UNLABELLED: Row = {"tiles": 0, "accuracy": None, "balanced_accuracy": None, "auc": None}
+
+
+def occurring(has: NDArray[np.bool_] | None, classes: Sequence[str]) -> list[str] | None:
+    """Names of the classes that occur; None where nobody says."""
+    return None if has is None else [name for name, here in zip(classes, has, strict=True) if here]
+
+
+def by_patient(
+    rows: pd.DataFrame,
+    labels: NDArray[np.int64],
+    values: Probabilities,
+    threshold: float,
+    cases: Sequence[SlideCase],
+) -> list[Row]:
+    """A row per patient."""
+    tiles_of = rows.groupby("patient").indices
+    found = []
+    for patient, slides in Counter(case.patient for case in cases).items():
+        here = tiles_of.get(patient, _NO_TILES)
+        measured = tile_metrics(labels[here], values[here], threshold) if len(here) else _UNLABELLED
+        found.append({"patient": patient, "slides": slides, **measured})
+    return found
+
+
+def by_scanner(
+    rows: pd.DataFrame,
+    labels: NDArray[np.int64],
+    values: Probabilities,
+    threshold: float,
+    scanners: Mapping[str, Any],
+    *,
+    resamples: int = 0,
+    seed: int = 0,
+) -> list[Row]:
+    """A model that is good on one scanner need not be on another. Empty where all slides are from one.
+
+    Args:
+        rows: with `slide_id` and, for intervals, `patient`.
+    """
+    names = np.array([scanners.get(slide_id) or "not known" for slide_id in rows["slide_id"]])
+    found = sorted(set(names))
+    if len(found) < 2:
+        return []
+    patients = rows["patient"].to_numpy(dtype=str) if "patient" in rows else rows["slide_id"].to_numpy(dtype=str)
+    table = []
+    for name in found:
+        here = names == name
+        drawn = Resamples.draw(patients[here], resamples=resamples, seed=seed)
+        measures = overall_measures(labels[here], values[here], drawn, threshold)
+        table.append(
+            {
+                "scanner": name,
+                "patients": drawn.num_patients,
+                **tile_metrics(labels[here], values[here], threshold),
+                "accuracy_interval": (measures["accuracy"].low, measures["accuracy"].high),
+                "auc_interval": (measures[AUROC].low, measures[AUROC].high),
+            }
+        )
+    return table
