@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 
 from training.augment import to_input
 from training.colour_statistics import Hues, HueStatistics, hue_distance, tile_hues
-from training.models.build import probabilities
+from training.focus_statistics import Focus, FocusStatistics, focus_distance, tile_focus
+from training.foundation.model_files import Runtime
+from training.models.build import Outputs, probabilities
 from training.package_config import PackageConfig, read_package_config
 from training.package_network import fresh_network, trained_network
 
@@ -32,10 +34,15 @@ class Classifier:
     std: list[float]
     device: torch.device
     split_sha256: str
-    variant: str
+    outputs: Outputs
+    """What the network gives."""
+    runtime: Runtime
+    """What runs it: only "torch" and "entry-point" are modules whose weights can be cast, folded or compiled."""
     stain: dict[str, Any] | None
     """How tiles must be normalised before `predict` sees them; None: not at all."""
     hues: HueStatistics | None
+    """Of the tiles it was trained on; None: its package does not say."""
+    focus: FocusStatistics | None
     """Of the tiles it was trained on; None: its package does not say."""
 
     def predict(self, tiles_nhwc: NDArray[np.uint8]) -> NDArray[np.float32]:
@@ -49,7 +56,7 @@ class Classifier:
         """
         with torch.inference_mode():
             images = to_input(tiles_nhwc, self.mean, self.std).to(self.device)
-            return np.asarray(probabilities(self.network(images), self.variant).cpu().numpy())
+            return np.asarray(probabilities(self.network(images), self.outputs).cpu().numpy())
 
     @staticmethod
     def tile_hues(tiles_nhwc: NDArray[np.uint8]) -> Hues:
@@ -59,6 +66,15 @@ class Classifier:
     def hue_distance(self, hues_n2: Hues) -> float | None:
         """How far tiles are from what this was trained on (`colour_statistics`); None: not known."""
         return hue_distance(hues_n2, self.hues) if self.hues else None
+
+    @staticmethod
+    def tile_focus(tiles_nhwc: NDArray[np.uint8]) -> Focus:
+        """Sharpness of tiles as `predict` takes them, float64 (tiles,)."""
+        return tile_focus(tiles_nhwc)
+
+    def focus_distance(self, focus_n: Focus) -> float | None:
+        """How far tiles are from the sharpness of what this was trained on (`focus_statistics`); None: not known."""
+        return focus_distance(focus_n, self.focus) if self.focus else None
 
     @classmethod
     def load(cls, package: Path, device: str = "cpu") -> Self:
@@ -99,7 +115,9 @@ class Classifier:
             std=ours.statistics.std,
             device=target,
             split_sha256=ours.split_sha256,
-            variant=ours.model.variant,
+            outputs=ours.gives,
+            runtime=ours.runtime,
             stain=ours.stain.model_dump() if ours.stain else None,
             hues=HueStatistics(**ours.hues.model_dump()) if ours.hues else None,
+            focus=FocusStatistics(**ours.focus.model_dump()) if ours.focus else None,
         )

@@ -13,6 +13,7 @@ from pipeline.run_record import RunRecord
 from pipeline.slide_names import find_slide_ids
 from pipeline.source_names import SourceNames
 from pipeline.verbs.stages import run_recorded
+from training.foundation.model_files import weights_file
 
 
 def run_infer(model: str, slides: list[str], project_dir: Path, *, as_json: bool) -> None:
@@ -27,7 +28,7 @@ def run_infer(model: str, slides: list[str], project_dir: Path, *, as_json: bool
 
         predictor = load_once(package)
         record = RunRecord("infer", {"infer": config.model_dump(mode="json"), "model": predictor.model_id})
-        record.inputs.append({"id": predictor.model_id, "sha256": sha256_of(package / "model.safetensors")})
+        record.inputs.append({"id": predictor.model_id, "sha256": sha256_of(weights_file(package))})
         stages = [InferStage(slide_id, package, project, config) for slide_id in slide_ids]
         run_recorded(stages, reporter, record, project)
     reporter.finish()
