@@ -5,6 +5,7 @@ A file of somebody else's is opened in a process that ends with it.
 
 from __future__ import annotations
 
+import math
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ from training.foundation.reading import read_json_file, read_regular
 NUM_TILES = 3
 """Real tiles on which an export must agree with its model; as many as training.export_model's largest batch."""
 MAX_CARD_BYTES = 2**20
+MAX_TILE_PX, MPP_RANGE = 2**14, (0.05, 50)
+"""Of a package's tiles: as `training.package_config` has it."""
 
 
 def export_model(package: Path, project: Project, *, to: str, out: Path, slide_ids: list[str]) -> dict[str, Any]:
@@ -56,15 +59,18 @@ def _looks_at(package: Path) -> tuple[int, float]:
         config = read_json_file(path, max_bytes=MAX_CONFIG_BYTES)
     except (OSError, ValueError) as error:
         raise UnreadableError(f"{path}: cannot be read ({error}). Copy the package again.") from error
-    tile_px, mpp = (
-        config.get(key) if isinstance(config, dict) else None for key in ("patch_size_pixels", "spacing_um_px")
-    )
-    if type(tile_px) is int and 8 <= tile_px <= 2**14 and type(mpp) in (int, float) and 0.05 <= mpp <= 50:
-        return tile_px, float(mpp)
+    tile_px, mpp = (_number(config, key) for key in ("patch_size_pixels", "spacing_um_px"))
+    if 8 <= tile_px <= MAX_TILE_PX and tile_px == int(tile_px) and MPP_RANGE[0] <= mpp <= MPP_RANGE[1]:
+        return int(tile_px), mpp
     raise UnreadableError(
-        f"{path}: patch_size_pixels = {tile_px!s:.40}, spacing_um_px = {mpp!s:.40}: no size of a tile. "
-        "Copy the package again."
+        f"{path}: patch_size_pixels = {tile_px:g}, spacing_um_px = {mpp:g}: no size of a tile. Copy the package again."
     )
+
+
+def _number(config: Any, key: str) -> float:
+    """NaN where it is none."""
+    value = config.get(key) if isinstance(config, dict) else None
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
 
 
 def import_model(

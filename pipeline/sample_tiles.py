@@ -60,4 +60,5 @@ def _places(reader: StoreReader, grid: TileGrid, count: int) -> NDArray[np.int64
     enough = np.flatnonzero(tissue >= max(MIN_TISSUE, float(tissue.max(initial=0)) / 2))
     if len(enough) <= count:
         return enough
-    return enough[np.linspace(0, len(enough) - 1, count).astype(int)]
+    spread: NDArray[np.int64] = enough[np.linspace(0, len(enough) - 1, count).astype(int)]
+    return spread

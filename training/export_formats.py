@@ -14,6 +14,7 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
+from torch.jit._trace import TracerWarning
 
 from training.errors import BadRecipeError
 from training.models.build import Outputs
@@ -55,7 +56,7 @@ def torchscript_bytes(network: nn.Module, images_nchw: Tensor) -> bytes:
     buffer = io.BytesIO()
     with torch.no_grad(), deprecations_of_torchscript_ignored(), _exporters_warnings_ignored():
         traced = torch.jit.trace(network, images_nchw[:2], check_trace=False)  # type: ignore[no-untyped-call]
-        torch.jit.save(traced, buffer)  # type: ignore[no-untyped-call]
+        torch.jit.save(traced, buffer)
     return _without_debug_files(buffer.getvalue())
 
 
@@ -85,7 +86,8 @@ def onnx_bytes(network: nn.Module, images_nchw: Tensor) -> bytes:
         with torch.no_grad(), _exporters_warnings_ignored():
             # The exporter on torch.export took fifteen times as long on ResNet-110, and wrote paths of this computer.
             torch.onnx.export(
-                network, (images_nchw[:2],), buffer, dynamo=False, opset_version=OPSET, input_names=["images"],
+                network, (images_nchw[:2],), buffer,  # type: ignore[arg-type]  # a file may be open already
+                dynamo=False, opset_version=OPSET, input_names=["images"],
                 output_names=["outputs"], dynamic_axes={"images": any_number, "outputs": any_number},
             )  # fmt: skip
     except (torch.onnx.errors.OnnxExporterError, RuntimeError, ValueError) as error:
@@ -104,5 +106,5 @@ def _exporters_warnings_ignored() -> Iterator[None]:
     """Of its own deprecated parts; and of checks of the images' size, which trying several batch sizes stands for."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
-        warnings.simplefilter("ignore", torch.jit.TracerWarning)
+        warnings.simplefilter("ignore", TracerWarning)
         yield

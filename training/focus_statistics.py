@@ -20,11 +20,13 @@ Focus = NDArray[np.float64]
 _GLASS_GREY = 205
 """A pixel whose darkest channel is brighter is glass: optical density 0.15 over a white of 240, as for hues."""
 _LEAST_TISSUE_PX = 16
+_NEIGHBOURS = np.ones((3, 3), np.uint8)
+"""What a pixel's Laplacian is taken of."""
 _LEAST_VARIANCE = 0.01
 """In grey levels squared, far below the noise of any camera: keeps the logarithm of a painted area finite."""
 
 LEAST_SPREAD = 0.5
-"""Spread taken for a training set that varies less: slides in focus of different laboratories and organs vary by so much."""
+"""Spread taken for a training set that varies less: slides in focus of several laboratories and organs do."""
 _TO_SIGMA = 2.563
 """Width of a normal distribution between its 10th and 90th percentile, in standard deviations."""
 
@@ -51,8 +53,8 @@ def tile_focus(tiles_nhwc: NDArray[np.uint8]) -> Focus:
 
 def _focus(tile_hwc: NDArray[np.uint8]) -> float:
     red, green, blue = cv2.split(np.ascontiguousarray(tile_hwc))
-    tissue = cv2.compare(cv2.min(cv2.min(red, green), blue), _GLASS_GREY, cv2.CMP_LE)
-    tissue = cv2.erode(tissue, None)  # where tissue ends there is an edge that says nothing of focus
+    tissue = np.asarray(cv2.min(cv2.min(red, green), blue) <= _GLASS_GREY, np.uint8)
+    tissue = cv2.erode(tissue, _NEIGHBOURS)  # where tissue ends there is an edge that says nothing of focus
     if cv2.countNonZero(tissue) < _LEAST_TISSUE_PX:
         return float("nan")
     grey = cv2.cvtColor(tile_hwc, cv2.COLOR_RGB2GRAY)

@@ -89,8 +89,10 @@ class Data(Part):
 
     def facts(self) -> DataFacts:
         """As the card takes them."""
-        by_split = {name: SplitFacts(**split.model_dump()) for name, split in self.by_split.items()}
-        return DataFacts(self.tile_set, dict(by_split), self.scanners)
+        by_split: dict[str, SplitFacts] = {
+            name: SplitFacts(**split.model_dump()) for name, split in self.by_split.items()
+        }
+        return DataFacts(self.tile_set, by_split, self.scanners)
 
 
 class EntryPoint(Part):

@@ -19,7 +19,9 @@ INTERVALS = "intervals"
 
 _Name = Annotated[str, Field(max_length=100)]
 _Number = Annotated[float, Field(allow_inf_nan=False)]
-_FIGURES = TypeAdapter(Annotated[dict[_Name, _Number], Field(max_length=1000)], config=ConfigDict(strict=True))
+_FIGURES: TypeAdapter[dict[str, float]] = TypeAdapter(
+    Annotated[dict[_Name, _Number], Field(max_length=1000)], config=ConfigDict(strict=True)
+)
 
 
 class _Intervals(BaseModel):

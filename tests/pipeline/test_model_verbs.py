@@ -103,7 +103,7 @@ def test_a_damaged_package_does_not_pass_the_check(road, tmp_path):
     with pytest.raises(UnreadableError, match=r"torchscript_model\.pt: No such file"):
         check_package(package)
     (package / "torchscript_model.pt").write_bytes(b"another")
-    with pytest.raises(UnreadableError, match="config.json says 0000"):
+    with pytest.raises(UnreadableError, match=r"config\.json says 0000"):
         check_package(package)
     write_config(package, honest)
     (package / "metrics.json").write_text('{"accuracy": "good"}')

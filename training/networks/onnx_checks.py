@@ -62,11 +62,10 @@ def check_onnx(data: bytes, where: str, *, tile_px: int, num_classes: int) -> On
         BadRecipeError: the package `onnx` is not installed.
     """
     onnx = onnx_module("onnx")
-    from google.protobuf.message import DecodeError
-
+    decode_error = onnx_module("google.protobuf.message").DecodeError
     try:
         model: ModelProto = onnx.load_model_from_string(data)
-    except (DecodeError, ValueError, RecursionError) as error:
+    except (decode_error, ValueError, RecursionError) as error:
         raise UnreadableError(f"{where}: no ONNX file, or damaged ({error!s:.200}). Copy it again.") from error
     if model.functions:
         raise UnreadableError(
