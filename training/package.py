@@ -141,7 +141,7 @@ def _card_content(model_id: str, content: PackageContent) -> CardContent:
     model, plan, train = content.recipe.model, content.plan, content.recipe.train
     length = f"{train.epochs} epochs" if train.epochs else f"{train.steps} optimizer steps"
     optim = content.recipe.optim
-    augment = ", ".join(f"{key} {value}" for key, value in content.recipe.augment.model_dump().items())
+    augment = ", ".join(f"{key} {_word(value)}" for key, value in content.recipe.augment.model_dump().items() if value)
     return CardContent(
         model_id=model_id,
         network=f"{model.name} of depth {model.depth}, {model.variant}, {model.norm} normalisation",
@@ -159,14 +159,19 @@ def _card_content(model_id: str, content: PackageContent) -> CardContent:
             f"{optim.name}, learning rate {optim.lr:g} ({optim.schedule}), weight decay {optim.weight_decay:g}, "
             "batches "
             f"of {content.recipe.parallel.batch_size} tiles.",
-            f"Augmentation: {augment}.",
-            f"Strategy {plan['strategy']}, {plan['num_stages']} stages, {plan['num_microbatches']} micro-batches of "
-            f"{content.recipe.parallel.microbatch_size}.",
+            f"Augmentation: {augment or 'none'}.",
+            f"Strategy {plan['strategy']} (stages: {plan['num_stages']}; micro-batches: {plan['num_microbatches']}, "
+            "each of "
+            f"{content.recipe.parallel.microbatch_size} tiles).",
             f"Mean {_numbers(content.mean)} and standard deviation {_numbers(content.std)} of red, green and blue are "
             "taken "
             "from and divided out of every tile.",
         ],
     )
+
+
+def _word(value: object) -> str:
+    return "on" if value is True else str(value)
 
 
 def _numbers(values: Sequence[float]) -> str:

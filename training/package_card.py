@@ -18,6 +18,13 @@ NOT_INTENDED = (
     "Not for diagnosis, treatment or triage of patients; it is no medical device and no regulator has assessed it."
 )
 NOT_KNOWN = "not known"
+FIGURES = {
+    "loss": "loss (cross-entropy)",
+    "accuracy": "accuracy",
+    "balanced_accuracy": "balanced accuracy (mean of the classes' recalls)",
+    "auc": "AUC (each class against the rest, mean)",
+}
+"""Names of `training.metrics` for people."""
 
 
 @dataclass(frozen=True)
@@ -96,10 +103,12 @@ def _metrics(content: CardContent) -> Iterator[str]:
         yield "None came with it. Run `gemslide evaluate` on slides of your own before relying on it."
         return
     known = content.intervals.bounds if content.intervals else {}
-    rows = [("on the validation tiles", "value", f"{LEVEL:.0%} interval")]
+    rows = [("on the validation tiles", "value", f"{100 * LEVEL:g} % interval")]
     for name, value in content.metrics.items():
         bounds = known.get(name)
-        rows.append((plain(name), f"{value:.4f}", f"{bounds[0]:.4f} to {bounds[1]:.4f}" if bounds else "–"))
+        rows.append(
+            (FIGURES.get(name, plain(name)), f"{value:.4f}", f"{bounds[0]:.4f} to {bounds[1]:.4f}" if bounds else "–")
+        )
     yield from _table(rows)
     yield ""
     yield _about_intervals(content.intervals)

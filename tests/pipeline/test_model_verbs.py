@@ -5,13 +5,18 @@ from __future__ import annotations
 import json
 import shutil
 
+import numpy as np
 import pytest
 
 from pipeline.errors import NoSlidesError, NoTissueError, UnreadableError
 from pipeline.project import Project
 from pipeline.sample_tiles import sample_tiles
+from pipeline.store.overlays import read_predictions
 from tests.model_packages import read_config, sha256, write_config
 from training.check_model import check_package
+from training.export_model import export_package
+from training.import_model import import_model
+from training.import_source import find_import_source
 
 pytestmark = pytest.mark.xdist_group("model-verbs")
 
@@ -82,6 +87,26 @@ def test_torchscript_comes_in_with_trust_and_the_record_says_so(exported, gemsli
     checked = gemslide("model", "check", f"zoo-{digest[:8]}", "--project", project.root)
     assert checked.code == 0, checked.err
     assert "torchscript; runs code of its own, trusted by you" in checked.out
+
+
+def test_infer_runs_an_onnx_model_and_finds_what_the_trained_one_does(road_copy, gemslide, tmp_path):
+    project, slide = road_copy.project, road_copy.test_slide
+    out = tmp_path / "onnx"
+    tiles_nhwc = sample_tiles(project, [slide], tile_px=32, mpp=1.0, count=3)
+    export_package(project.model_path(road_copy.model_id), "onnx", out, tiles_nhwc)
+    imported = import_model(find_import_source(out, name="by-onnx"), project.models_dir)["model_id"]
+
+    for model in (road_copy.model_id, imported):
+        done = gemslide("infer", model, slide, "--project", project.root)
+        assert done.code == 0, done.err
+
+    ours, theirs = (
+        read_predictions(project.store_path(slide), model).probabilities_cyx for model in (road_copy.model_id, imported)
+    )
+    np.testing.assert_allclose(theirs.astype(np.float32), ours.astype(np.float32), atol=1e-3)  # stored as float16
+    (record,) = (each for each in records(project, "infer") if each["settings"]["model"] == imported)
+    weights = sha256(project.model_path(imported) / "model.onnx")
+    assert {"id": imported, "sha256": weights} in record["inputs"]
 
 
 def test_check_says_what_a_trained_model_is_and_what_was_checked(road_copy, gemslide):

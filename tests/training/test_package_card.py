@@ -60,7 +60,7 @@ def test_figures_stand_with_their_intervals_and_few_patients_with_a_warning():
     text = card(content())
 
     assert "| accuracy | 0.7500 | 0.5000 to 0.9000 |" in text
-    assert "| loss | 0.5000 | – |" in text
+    assert "| loss (cross-entropy) | 0.5000 | – |" in text
     assert "1000 bootstrap draws by patient, from 2 patients. With fewer than 20 they come out too narrow." in text
 
 
