@@ -243,9 +243,15 @@ def _card_content(
 
 
 def _limit_memory() -> None:
-    """A file that asks for more memory than the computer has fails here, and not the programs beside it."""
-    with open("/proc/self/statm", encoding="ascii") as statm:
-        used_bytes = int(statm.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    """A file that asks for more memory than the computer has fails here, and not the programs beside it.
+
+    Linux only: elsewhere nothing says how many addresses are taken already.
+    """
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # CUDA reserves more addresses than that; the probe is small
+    statm = Path("/proc/self/statm")
+    if not statm.exists():
+        return
+    used_bytes = int(statm.read_text(encoding="ascii").split()[0]) * os.sysconf("SC_PAGE_SIZE")
     most = used_bytes + os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))

@@ -69,6 +69,14 @@ def test_focus_is_that_of_the_tissue_alone_whatever_share_of_the_tile_it_has():
     assert tile_focus(half) == pytest.approx(whole_left, abs=0.1)
 
 
+def test_of_a_large_tile_the_middle_is_looked_at():
+    image = np.full((700, 900, 3), 245, np.uint8)
+    tissue = data.immunohistochemistry()[:512, :512]
+    image[94:606, 194:706] = tissue
+
+    assert tile_focus(image[None]) == tile_focus(tissue[None])
+
+
 def test_glass_says_nothing_and_a_painted_area_is_finite():
     white = np.full((3, 32, 32, 3), 245, np.uint8)
 

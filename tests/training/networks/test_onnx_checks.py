@@ -149,6 +149,31 @@ def test_every_bit_flip_is_refused_in_words_or_still_a_classifier():
             OnnxNetwork(bytes(damaged), "a.onnx", tile_px=SIDE_PX, num_classes=CLASSES)
 
 
+@pytest.mark.parametrize("is_constant", [True, False])
+def test_a_network_that_asks_for_more_memory_than_there_is_ends_in_words(is_constant):
+    """A million gigabytes of zeros, made when the file is opened, or when it is run."""
+    size = numpy_helper.from_array(np.array([2**30, 2**18], np.int64), "size")
+    nodes = [helper.make_node("ConstantOfShape", ["size"], ["zeros"])]
+    if is_constant:
+        nodes.append(helper.make_node("ReduceSum", ["zeros"], ["none"], keepdims=0))
+    else:
+        nodes += [
+            helper.make_node("ReduceMax", ["raw"], ["most"], keepdims=0),
+            helper.make_node("Add", ["zeros", "most"], ["many"]),
+            helper.make_node("ReduceSum", ["many"], ["none"], keepdims=0),
+        ]
+    model = tiny_onnx(nodes=[*nodes, helper.make_node("Add", ["raw", "none"], ["outputs"])])
+    model.graph.node[2].output[0] = "raw"
+    model.graph.initializer.append(size)
+
+    with pytest.raises(GemslideError, match=r"a\.onnx: onnxruntime") as refused:
+        probe(
+            OnnxNetwork(model.SerializeToString(), "a.onnx", tile_px=SIDE_PX, num_classes=CLASSES),
+            "a.onnx", tile_px=SIDE_PX, num_classes=CLASSES, outputs="logits",
+        )  # fmt: skip
+    assert "Traceback" not in str(refused.value)
+
+
 def test_numbers_that_depend_on_the_other_tiles_of_a_batch_are_refused():
     """A network exported in training mode normalises by its batch."""
     spoilt = [
