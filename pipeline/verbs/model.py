@@ -116,7 +116,7 @@ def _facts(report: dict[str, Any]) -> list[tuple[str, str]]:
         ("gives", f"{report['outputs']} of {', '.join(report['class_names'])}"),
         ("tiles", f"{report['tile_px']} px at {report['mpp']:g} µm/px, stain {report['stain'] or 'as scanned'}"),
         ("knows", f"{' and '.join(known) or 'neither hues nor focus'} of its training tiles"),
-        ("figures", figures or "none came with it"),
+        ("figures", f"{figures} (validation tiles)" if figures else "none came with it"),
         ("checked", ", ".join(report["checked"])),
     ]
 

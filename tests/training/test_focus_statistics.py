@@ -6,7 +6,9 @@ import openslide
 import pytest
 from skimage import data
 
+from pipeline.sample_tiles import sample_tiles
 from training.focus_statistics import LEAST_SPREAD, FocusStatistics, focus_distance, focus_statistics, tile_focus
+from training.inference import Classifier
 
 SIDE_PX = 64
 
@@ -40,6 +42,16 @@ def test_slides_of_other_patients_are_near_each_other_and_blurred_ones_far(slide
         trained = focus_statistics(focus)
         assert max(focus_distance(other, trained) for other in sharp.values()) < 2
         assert min(focus_distance(other, trained) for other in soft.values()) > 3, name
+
+
+def test_a_trained_model_knows_the_focus_of_its_tiles(road):
+    model = Classifier.load(road.project.model_path(road.model_id))
+    tiles = sample_tiles(road.project, [road.test_slide], tile_px=32, mpp=1.0, count=20)
+
+    assert model.focus.tiles > 100
+    assert model.focus_distance(model.tile_focus(tiles)) < 1
+    soft = np.stack([blurred(tile, 2) for tile in tiles])
+    assert model.focus_distance(model.tile_focus(soft)) > 3
 
 
 def test_the_more_blur_the_farther():

@@ -9,17 +9,21 @@ from pathlib import Path
 import jsonschema
 import numpy as np
 import onnxruntime
+import openslide
 import pytest
 import torch
 from torch import nn
 
 import training
 from tests.model_packages import read_config, sha256
+from training.augment import to_input
 from training.errors import BadRecipeError, ImplausibleOutputError, UnreadableError
 from training.export_formats import onnx_bytes, torchscript_bytes, with_logits
 from training.export_model import TOLERANCE, export_package, largest_difference
 from training.inference import Classifier
 from training.models.gems_public import gems_public_blocks
+from training.models.resnet_v2 import resnet_v2
+from training.networks.onnx_network import OnnxNetwork
 from training.networks.torchscript import run_torchscript
 
 pytestmark = [pytest.mark.usefixtures("own_trust", "one_thread"), pytest.mark.xdist_group("model-exchange")]
@@ -121,6 +125,29 @@ def test_probabilities_go_to_wsinfer_as_numbers_whose_softmax_they_are(tmp_path,
 
     with torch.inference_mode():
         torch.testing.assert_close(exported(images).softmax(1), network(images), atol=1e-6, rtol=0)
+
+
+@pytest.mark.prove
+@pytest.mark.data
+@pytest.mark.parametrize("norm", ["batch", "group"])
+def test_a_resnet_of_110_layers_gives_the_same_numbers_on_real_tissue(real_slides, norm):
+    with openslide.OpenSlide(real_slides / "crc-mosaic/train_1.tiff") as slide:
+        tiles_nhwc = np.stack(
+            [np.asarray(slide.read_region((x, 1500), 0, (224, 224)).convert("RGB")) for x in (1000, 1500, 2000)]
+        )
+    images = to_input(tiles_nhwc, [0.7, 0.5, 0.7], [0.2, 0.2, 0.2]).contiguous()
+    torch.manual_seed(0)
+    network = resnet_v2(depth=110, num_classes=5, norm=norm)
+    with torch.no_grad():
+        for _ in range(8):  # running statistics as of a trained one
+            network.train()(images)
+    network.eval()
+
+    onnx = OnnxNetwork(onnx_bytes(network, images), "a.onnx", tile_px=224, num_classes=5)
+    script = run_torchscript(torchscript_bytes(network, images), "a.pt")
+
+    for exported in (onnx, script):
+        assert largest_difference(network, exported, images, "export", outputs="logits") < TOLERANCE
 
 
 def test_an_export_that_gives_other_numbers_is_refused(tiles):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import suppress
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 import torch
 from onnx import TensorProto, helper, numpy_helper
 
-from training.errors import DecompressionBombError, GemslideError, UnreadableError
+from training.errors import BadRecipeError, DecompressionBombError, GemslideError, UnreadableError
 from training.networks.onnx_checks import check_onnx
 from training.networks.onnx_network import OnnxNetwork
 from training.networks.probe import probe
@@ -172,6 +173,14 @@ def test_a_network_that_asks_for_more_memory_than_there_is_ends_in_words(is_cons
             "a.onnx", tile_px=SIDE_PX, num_classes=CLASSES, outputs="logits",
         )  # fmt: skip
     assert "Traceback" not in str(refused.value)
+
+
+@pytest.mark.parametrize("missing", ["onnx", "onnxruntime"])
+def test_without_onnx_installed_the_extra_is_named(missing, monkeypatch):
+    monkeypatch.setitem(sys.modules, missing, None)  # as Python does for what cannot be imported
+
+    with pytest.raises(BadRecipeError, match=rf"need the package '{missing}'.*pip install 'gemslide\[onnx\]'"):
+        OnnxNetwork(tiny_onnx().SerializeToString(), "a.onnx", tile_px=SIDE_PX, num_classes=CLASSES)
 
 
 def test_numbers_that_depend_on_the_other_tiles_of_a_batch_are_refused():
