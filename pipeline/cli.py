@@ -9,22 +9,22 @@ from typing import Annotated, Literal
 import typer
 
 from pipeline.units import RESEARCH_USE
+from pipeline.verbs.model_cli import model_cli
+from pipeline.verbs.options import HERE, JsonOption, ProjectOption
 
 cli = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=RESEARCH_USE)
 cohort_cli = typer.Typer(no_args_is_help=True, help="Cohort manifests: which slides belong together.")
 cli.add_typer(cohort_cli, name="cohort")
 annotations_cli = typer.Typer(no_args_is_help=True, help="Annotation files of QuPath, ASAP and ImageScope.")
 cli.add_typer(annotations_cli, name="annotations")
+cli.add_typer(model_cli, name="model")
 
-ProjectOption = Annotated[Path, typer.Option("--project", help="Project folder.", file_okay=False)]
-JsonOption = Annotated[bool, typer.Option("--json", help="One JSON line per slide or run.")]
 SLIDES = "SLIDE|COHORT.csv"
 SlidesArgument = Annotated[
     list[str] | None,
     typer.Argument(metavar=SLIDES, help="Slide ids or stores, or one manifest.", show_default="all slides"),
 ]
 SeriesOption = Annotated[str | None, typer.Option(help="Which slide of a folder with several (DICOM, OME-Zarr).")]
-HERE = Path()
 
 
 @cli.command()

@@ -13,6 +13,7 @@ from pipeline.errors import UnreadableError
 from pipeline.files import sha256_of
 from pipeline.names import did_you_mean
 from pipeline.project import Project
+from training.foundation.model_files import weights_file
 from training.foundation.names import is_name
 from training.foundation.reading import read_json_file
 
@@ -137,9 +138,9 @@ def _facts(record: Mapping[str, Any], *, weights: dict[str, Any], metrics: dict[
 def _results(package: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """Weights by their hash, and metrics."""
     try:
-        sha256 = sha256_of(package / "model.safetensors")
+        sha256 = sha256_of(weights := weights_file(package))
     except OSError as error:
-        raise UnreadableError(f"{package}/model.safetensors: {error.strerror}. Copy the package again.") from error
+        raise UnreadableError(f"{weights}: {error.strerror}. Copy the package again.") from error
     return {"sha256": sha256}, dict(_flat(_read(package / "metrics.json")))
 
 

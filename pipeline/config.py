@@ -169,9 +169,9 @@ class InferConfig(Section):
     """Let `torch.compile` make the network faster; takes a minute at first, and on a CPU a C++ compiler."""
     require_qc: bool = False
     """Only slides that `gemslide qc` has checked and found good are predicted; others end as qc_failed."""
-    refuse: tuple[Literal["constant", "glass", "stain"], ...] = ("constant",)
+    refuse: tuple[Literal["constant", "glass", "stain", "focus"], ...] = ("constant",)
     """Implausible results that are not published; the others are, with a warning: every tile the same answer, glass
-    called positive, colours far from the training tiles'."""
+    called positive, colours or sharpness far from the training tiles'."""
     threshold: float = Field(0.5, gt=0, lt=1)
     """Probability from which a cell belongs to a hotspot."""
     hotspot_classes: tuple[ClassName, ...] = ()

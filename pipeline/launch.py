@@ -1,4 +1,4 @@
-"""Starting training runs as processes of their own: a check first, then one process per rank."""
+"""Starting modules of training as processes of their own; of a run a check first, then one process per rank."""
 
 from __future__ import annotations
 
@@ -95,16 +95,24 @@ def show_plan(recipe: Path, project: Path, *, tile_px: int | None, svg: bool) ->
         GemslideError: with the code of whatever is wrong with the recipe or the tile set.
     """
     arguments = [str(recipe), "--project", str(project), *(["--svg"] if svg else [])]
-    return _ask("training.show_plan", [*arguments, *([f"--tile-px={tile_px}"] if tile_px else [])], "planning")
+    return ask("training.show_plan", [*arguments, *([f"--tile-px={tile_px}"] if tile_px else [])], "planning")
 
 
 def _check(recipe: Path, project: Path, num_ranks: int, given: list[str]) -> dict[str, Any]:
     arguments = [str(recipe), "--project", str(project), "--nproc", str(num_ranks), *given]
-    return _ask("training.preflight", arguments, "the check before training")
+    return ask("training.preflight", arguments, "the check before training")
 
 
-def _ask(module: str, arguments: list[str], what: str) -> dict[str, Any]:
-    """Run a module of training that answers in one JSON line."""
+def ask(module: str, arguments: list[str], what: str) -> dict[str, Any]:
+    """Run a module of training that answers in one JSON line.
+
+    Args:
+        what: for the message where it ends without an answer.
+
+    Raises:
+        GemslideError: with the code and the message that it answers.
+        ProcessFailedError: it ended without an answer.
+    """
     done = subprocess.run([sys.executable, "-m", module, *arguments], check=False, capture_output=True, text=True)
     try:
         report: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])

@@ -29,3 +29,7 @@ def read_config(package: Path) -> dict[str, Any]:
 
 def write_config(package: Path, config: dict[str, Any]) -> None:
     (package / "config.json").write_text(json.dumps(config), encoding="utf-8")
+
+
+def sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()

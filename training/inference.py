@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 
 from training.colour_statistics import Hues, HueStatistics, hue_distance, tile_hues
 from training.errors import BadRecipeError
+from training.focus_statistics import Focus, FocusStatistics, focus_distance, tile_focus
 from training.forward_only import ForwardOnly, Running, Seconds
-from training.models.build import probabilities
+from training.foundation.model_files import Runtime
+from training.models.build import Outputs, probabilities
 from training.numerics import Numerics, ready_to_predict
 from training.package_config import PackageConfig, read_package_config
 from training.package_network import fresh_network, trained_network
@@ -53,10 +55,15 @@ class Classifier:
     mean: list[float]
     std: list[float]
     split_sha256: str
-    variant: str
+    outputs: Outputs
+    """What the network gives."""
+    runtime: Runtime
+    """What runs it: only "torch" and "entry-point" are modules whose weights can be cast, folded or compiled."""
     stain: dict[str, Any] | None
     """How tiles must be normalised before `predict` sees them; None: not at all."""
     hues: HueStatistics | None
+    """Of the tiles it was trained on; None: its package does not say."""
+    focus: FocusStatistics | None
     """Of the tiles it was trained on; None: its package does not say."""
     run_on: RunOn
     forward_only: ForwardOnly
@@ -94,6 +101,15 @@ class Classifier:
         """How far tiles are from what this was trained on (`colour_statistics`); None: not known."""
         return hue_distance(hues_n2, self.hues) if self.hues else None
 
+    @staticmethod
+    def tile_focus(tiles_nhwc: NDArray[np.uint8]) -> Focus:
+        """Sharpness of tiles as `predict` takes them, float64 (tiles,)."""
+        return tile_focus(tiles_nhwc)
+
+    def focus_distance(self, focus_n: Focus) -> float | None:
+        """How far tiles are from the sharpness of what this was trained on (`focus_statistics`); None: not known."""
+        return focus_distance(focus_n, self.focus) if self.focus else None
+
     @classmethod
     def load(cls, package: Path, run_on: RunOn = RunOn()) -> Self:
         """Open a model package.
@@ -129,9 +145,11 @@ class Classifier:
             mean=ours.statistics.mean,
             std=ours.statistics.std,
             split_sha256=ours.split_sha256,
-            variant=ours.model.variant,
+            outputs=ours.gives,
+            runtime=ours.runtime,
             stain=ours.stain.model_dump() if ours.stain else None,
             hues=HueStatistics(**ours.hues.model_dump()) if ours.hues else None,
+            focus=FocusStatistics(**ours.focus.model_dump()) if ours.focus else None,
             run_on=run_on,
             forward_only=_forward_only(config, network, run_on),
         )
@@ -141,12 +159,21 @@ def _forward_only(config: PackageConfig, network: torch.nn.Module, run_on: RunOn
     ours, side_px = config.gemslide, config.patch_size_pixels
     devices = [torch.device(name) for name in run_on.device.split("+")]
     try:
-        ready = ready_to_predict(network, devices, run_on.numerics, input_shape=(1, 3, side_px, side_px))
+        ready = ready_to_predict(
+            network,
+            devices,
+            run_on.numerics,
+            input_shape=(1, 3, side_px, side_px),
+            is_ours=ours.runtime in ("torch", "entry-point"),
+        )
     except (ValueError, torch.AcceleratorError, AssertionError, torch.OutOfMemoryError) as error:
-        raise BadRecipeError(f"devices {run_on.device}: {error!s:.300}. Choose others with --devices.") from error
+        raise BadRecipeError(
+            f"the model cannot run on {run_on.device} as asked: {error!s:.300}. Choose other --devices, or look at "
+            "precision and compile in the [infer] section."
+        ) from error
     return ForwardOnly(
         network=ready,
-        probabilities=partial(probabilities, variant=ours.model.variant),
+        probabilities=partial(probabilities, outputs=ours.gives),
         mean=ours.statistics.mean,
         std=ours.statistics.std,
         device=devices[0],

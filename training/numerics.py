@@ -29,15 +29,28 @@ class Numerics:
 
 
 def ready_to_predict(
-    network: nn.Module, devices: Sequence[torch.device], numerics: Numerics, *, input_shape: tuple[int, ...]
+    network: nn.Module,
+    devices: Sequence[torch.device],
+    numerics: Numerics,
+    *,
+    input_shape: tuple[int, ...],
+    is_ours: bool = True,
 ) -> nn.Module:
     """A network in evaluation mode, as fast as these numerics allow, on its device or spread over several.
 
     Args:
         devices: several hold consecutive blocks of it each, as the engine cuts a network into stages.
         input_shape: of one tile, (1, 3, side, side), by which the cut is chosen.
+        is_ours: whether its modules can be looked into; a TorchScript or ONNX file runs as it is.
+
+    Raises:
+        ValueError: it is to be cast, compiled or spread, and cannot be.
     """
     network = network.eval()
+    if not is_ours:
+        if len(devices) > 1 or numerics.compile or numerics.precision != "fp32":
+            raise ValueError("an ONNX or TorchScript file runs as it is: on one device, in fp32, not compiled")
+        return network.to(devices[0])
     network = _folded(network).to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stubs
     if numerics.precision == "bf16":
         network = _in_bf16(network)

@@ -15,8 +15,13 @@ from torch import Tensor
 
 from training.colour_statistics import HueStatistics
 from training.config import Recipe
+from training.data_facts import DataFacts
+from training.focus_statistics import FocusStatistics
 from training.foundation.publish import SHORT_WRITE_S, new_folder, write_bytes_atomic
-from training.foundation.research_use import RESEARCH_USE
+from training.intervals import Intervals
+from training.models.build import outputs_of
+from training.package_card import CardContent, card
+from training.package_metrics import Metrics
 
 
 @dataclass(frozen=True)
@@ -43,6 +48,11 @@ class PackageContent:
     """CPU instructions that it was trained with."""
     hues: HueStatistics | None = None
     """Of the training tiles."""
+    focus: FocusStatistics | None = None
+    """Of the training tiles."""
+    data: DataFacts | None = None
+    intervals: Intervals | None = None
+    """Of `metrics`."""
 
 
 def write_packages(models_dir: Path, packages: Sequence[tuple[dict[str, Tensor], PackageContent]]) -> list[str]:
@@ -69,26 +79,44 @@ def write_packages(models_dir: Path, packages: Sequence[tuple[dict[str, Tensor],
             folder = published.enter_context(new_folder(models_dir / model_id, wait_s=SHORT_WRITE_S))
             write_bytes_atomic(folder / "model.safetensors", weights)
             write_bytes_atomic(folder / "config.json", json.dumps(_config(content, sha256), indent=1).encode())
-            write_bytes_atomic(folder / "metrics.json", json.dumps(content.metrics, indent=1).encode())
-            write_bytes_atomic(folder / "card.md", _card(model_id, content).encode())
+            write_bytes_atomic(folder / "metrics.json", Metrics(content.metrics, content.intervals).as_json())
+            write_bytes_atomic(folder / "card.md", card(_card_content(model_id, content)).encode())
     return ids
+
+
+def wsinfer_config(
+    *, architecture: str, class_names: Sequence[str], tile_px: int, mpp: float, mean: list[float], std: list[float]
+) -> dict[str, Any]:
+    """The seven keys of WSInfer 1.0 (wsinfer-zoo, model-config.schema.json)."""
+    return {
+        "spec_version": "1.0",
+        "architecture": architecture,
+        "num_classes": len(class_names),
+        "patch_size_pixels": tile_px,
+        "spacing_um_px": mpp,
+        "class_names": list(class_names),
+        "transform": [
+            {"name": "Resize", "arguments": {"size": tile_px}},
+            {"name": "ToTensor"},
+            {"name": "Normalize", "arguments": {"mean": mean, "std": std}},
+        ],
+    }
 
 
 def _config(content: PackageContent, weights_sha256: str) -> dict[str, Any]:
     model = content.recipe.model
     return {
-        "spec_version": "1.0",
-        "architecture": f"{model.name}-{model.depth}",
-        "num_classes": model.num_classes,
-        "patch_size_pixels": content.tile_px,
-        "spacing_um_px": content.mpp,
-        "class_names": list(content.classes),
-        "transform": [
-            {"name": "Resize", "arguments": {"size": content.tile_px}},
-            {"name": "ToTensor"},
-            {"name": "Normalize", "arguments": {"mean": content.mean, "std": content.std}},
-        ],
+        **wsinfer_config(
+            architecture=f"{model.name}-{model.depth}",
+            class_names=content.classes,
+            tile_px=content.tile_px,
+            mpp=content.mpp,
+            mean=content.mean,
+            std=content.std,
+        ),
         "gemslide": {
+            "runtime": "torch",
+            "outputs": outputs_of(model.variant),
             "model": model.model_dump(mode="json"),
             "norm": model.norm,
             "statistics": {"mean": content.mean, "std": content.std},
@@ -103,31 +131,48 @@ def _config(content: PackageContent, weights_sha256: str) -> dict[str, Any]:
             "threads": content.recipe.train.threads,
             "isa": content.isa,
             "hues": asdict(content.hues) if content.hues else None,
+            "focus": asdict(content.focus) if content.focus else None,
+            "data": asdict(content.data) if content.data else None,
         },
     }
 
 
-def _card(model_id: str, content: PackageContent) -> str:
-    rows = "\n".join(f"| {name} | {value:.4f} |" for name, value in content.metrics.items())
-    model = content.recipe.model
-    stain = f", their stain normalised by {content.stain['method']}" if content.stain else ""
-    return f"""# {model_id}
+def _card_content(model_id: str, content: PackageContent) -> CardContent:
+    model, plan, train = content.recipe.model, content.plan, content.recipe.train
+    length = f"{train.epochs} epochs" if train.epochs else f"{train.steps} optimizer steps"
+    optim = content.recipe.optim
+    augment = ", ".join(f"{key} {_word(value)}" for key, value in content.recipe.augment.model_dump().items() if value)
+    return CardContent(
+        model_id=model_id,
+        network=f"{model.name} of depth {model.depth}, {model.variant}, {model.norm} normalisation",
+        class_names=content.classes,
+        tile_px=content.tile_px,
+        mpp=content.mpp,
+        stain=content.stain["method"] if content.stain else None,
+        data=content.data,
+        split_sha256=content.split_fingerprint,
+        metrics=content.metrics,
+        intervals=content.intervals,
+        trained=[
+            f"Run `{content.run_id}`, recipe `{content.recipe_name}`, seed {train.seed}: {length}, {train.precision}; "
+            f"this is the {content.which} epoch, number {content.epoch}.",
+            f"{optim.name}, learning rate {optim.lr:g} ({optim.schedule}), weight decay {optim.weight_decay:g}, "
+            "batches "
+            f"of {content.recipe.parallel.batch_size} tiles.",
+            f"Augmentation: {augment or 'none'}.",
+            f"Strategy {plan['strategy']} (stages: {plan['num_stages']}; micro-batches: {plan['num_microbatches']}, "
+            "each of "
+            f"{content.recipe.parallel.microbatch_size} tiles).",
+            f"Mean {_numbers(content.mean)} and standard deviation {_numbers(content.std)} of red, green and blue are "
+            "taken "
+            "from and divided out of every tile.",
+        ],
+    )
 
-**{RESEARCH_USE}**
 
-{model.name} of depth {model.depth} ({model.norm} normalisation),
-{model.num_classes} classes: {", ".join(content.classes)}.
-It reads tiles of {content.tile_px} × {content.tile_px} px at {content.mpp} µm/px{stain}.
+def _word(value: object) -> str:
+    return "on" if value is True else str(value)
 
-Trained by run `{content.run_id}` with recipe `{content.recipe_name}`
-({content.plan["strategy"]}, {content.plan["num_stages"]} stages, {content.plan["num_microbatches"]} micro-batches of
-{content.recipe.parallel.microbatch_size}), seed {content.recipe.train.seed};
-{content.which} epoch, number {content.epoch}.
-Tiles and split: SHA-256 `{content.split_fingerprint}`.
 
-| measure on the validation tiles | value |
-|---|---|
-{rows}
-
-These numbers are of the validation tiles of that tile set. They say nothing about other scanners, stains or organs.
-"""
+def _numbers(values: Sequence[float]) -> str:
+    return ", ".join(f"{value:.3f}" for value in values)

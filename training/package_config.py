@@ -9,32 +9,35 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from training.config import MAX_CLASSES, MAX_THREADS, ModelConfig
+from training.data_facts import DataFacts, SplitFacts
 from training.errors import UnreadableError
+from training.foundation.model_files import MAX_CONFIG_BYTES, Runtime
 from training.foundation.reading import read_json_file
+from training.models.build import Outputs, outputs_of
 
 MAX_TILE_PX = 16_384
-MAX_CONFIG_BYTES = 2**20
 
 ClassName = Annotated[str, Field(min_length=1, max_length=200)]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Share = Annotated[float, Field(ge=0, le=1)]
 Spread = Annotated[float, Field(gt=0, le=1)]
+Text = Annotated[str, Field(max_length=200)]
 
 
-class _Part(BaseModel):
+class Part(BaseModel):
     """Keys that are not known here are left to those who wrote them."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False, strict=True)
 
 
-class Statistics(_Part):
+class Statistics(Part):
     """Mean and standard deviation of red, green and blue, in shares of full intensity."""
 
     mean: list[Share] = Field(min_length=3, max_length=3)
     std: list[Spread] = Field(min_length=3, max_length=3)
 
 
-class StainTarget(_Part):
+class StainTarget(Part):
     """How tiles are normalised before the network sees them, with the target's numbers."""
 
     method: Literal["macenko", "reinhard"]
@@ -44,7 +47,7 @@ class StainTarget(_Part):
 Component = Annotated[float, Field(ge=-2, le=2)]
 
 
-class Hues(_Part):
+class Hues(Part):
     """Of the training tiles: `training.colour_statistics.HueStatistics`."""
 
     median: tuple[Component, Component]
@@ -57,30 +60,115 @@ class Hues(_Part):
         return tuple(value) if isinstance(value, list) else value
 
 
-class GemslidePart(_Part):
+class Focus(Part):
+    """Of the training tiles: `training.focus_statistics.FocusStatistics`."""
+
+    median: float = Field(ge=-100, le=100)
+    spread: float = Field(ge=0, le=100)
+    tiles: int = Field(ge=1)
+
+
+Count = Annotated[int, Field(ge=0)]
+
+
+class SplitCounts(Part):
+    """`training.data_facts.SplitFacts`."""
+
+    tiles: Count
+    by_class: dict[Text, Count] = Field(max_length=MAX_CLASSES)
+    slides: Count | None
+    patients: Count | None
+
+
+class Data(Part):
+    """What it was trained on: `training.data_facts.DataFacts`."""
+
+    tile_set: Text
+    by_split: dict[Literal["train", "val", "test"], SplitCounts]
+    scanners: dict[Annotated[str, Field(max_length=1000)], Count] = Field(max_length=10_000)
+
+    def facts(self) -> DataFacts:
+        """As the card takes them."""
+        by_split: dict[str, SplitFacts] = {
+            name: SplitFacts(**split.model_dump()) for name, split in self.by_split.items()
+        }
+        return DataFacts(self.tile_set, by_split, self.scanners)
+
+
+class EntryPoint(Part):
+    """Installed code that builds the network: what was registered as `name` when the package was made."""
+
+    name: Text
+    value: Text
+    """`module:function`; another one is another network."""
+    distribution: Text | None = None
+    version: Text | None = None
+
+
+class Trust(Part):
+    """A file that runs code when it is loaded, and who has vouched for it: the user that imported it, by its hash."""
+
+    sha256: Sha256
+    utc: Text
+
+
+class GemslidePart(Part):
     """What WSInfer has no key for."""
 
-    model: ModelConfig
+    runtime: Runtime = "torch"
+    """What runs the network; packages before version 0.2 know one only."""
+    outputs: Outputs | None = None
+    """What the network gives; None: what its `model` says."""
+    model: ModelConfig | None = None
+    """The network that gemslide builds; None where something else brings it."""
+    entry_point: EntryPoint | None = None
+    trust: Trust | None = None
+    files: dict[Text, Sha256] = Field(default_factory=dict, max_length=8)
+    """SHA-256 of further files that hold the same network."""
     statistics: Statistics
     stain: StainTarget | None = None
     split_sha256: str = Field(max_length=64)
     weights_sha256: Sha256 | None = None
-    """Of `model.safetensors`; packages before version 0.2 have only its first eight digits, in their name."""
+    """Of the file with the weights; packages before version 0.2 have only its first eight digits, in their name."""
     threads: int | None = Field(None, ge=1, le=MAX_THREADS)
     """Of each rank that trained it; version 0.1 did not say."""
     isa: str | None = Field(None, max_length=64)
     """CPU instructions that it was trained with; version 0.1 did not say."""
     hues: Hues | None = None
     """Version 0.1 did not say."""
+    focus: Focus | None = None
+    """Version 0.1 did not say."""
+    data: Data | None = None
+    """Version 0.1 did not say."""
 
     @field_validator("model", mode="before")
     @classmethod
     def not_strict_inside(cls, value: object) -> object:
         """Recipes take 11.0 for 11, and so does the part of them that stands in a package."""
-        return ModelConfig.model_validate(value)
+        return None if value is None else ModelConfig.model_validate(value)
+
+    @model_validator(mode="after")
+    def says_what_runs_it(self) -> Self:
+        if self.runtime == "torch" and self.model is None:
+            raise ValueError("`model` is missing: there is no network to build")
+        if self.runtime == "entry-point" and self.entry_point is None:
+            raise ValueError("`entry_point` is missing: there is no code to build the network")
+        if self.runtime != "torch" and self.outputs is None:
+            raise ValueError(
+                f'`outputs` is missing: the network of runtime "{self.runtime}" gives logits or probabilities'
+            )
+        return self
+
+    @property
+    def gives(self) -> Outputs:
+        """What the network gives."""
+        if self.outputs is None:
+            assert self.model is not None
+            return outputs_of(self.model.variant)
+        return self.outputs
 
 
-class PackageConfig(_Part):
+class PackageConfig(Part):
     """The whole file."""
 
     spec_version: Literal["1.0"]
@@ -102,10 +190,11 @@ class PackageConfig(_Part):
 
     @model_validator(mode="after")
     def numbers_agree(self) -> Self:
-        if not len(self.class_names) == self.num_classes == self.gemslide.model.num_classes:
+        model = self.gemslide.model
+        of_network = model.num_classes if model else self.num_classes
+        if not len(self.class_names) == self.num_classes == of_network:
             raise ValueError(
-                f"{len(self.class_names)} class names, num_classes = {self.num_classes}, "
-                f"and a network of {self.gemslide.model.num_classes}"
+                f"{len(self.class_names)} class names, num_classes = {self.num_classes}, and a network of {of_network}"
             )
         return self
 
@@ -121,15 +210,19 @@ def read_package_config(package: Path) -> PackageConfig:
         raw: Any = read_json_file(path, max_bytes=MAX_CONFIG_BYTES)
         return PackageConfig.model_validate(raw)
     except ValidationError as error:
-        findings = "; ".join(_explained(dict(detail)) for detail in error.errors()[:5])
         raise UnreadableError(
-            f"{path}: not a model package of gemslide: {findings}. Name a folder below models/, made by "
+            f"{path}: not a model package of gemslide: {explained(error)}. Name a folder below models/, made by "
             "`gemslide train`, or copy the package again."
         ) from error
     except (OSError, ValueError) as error:
         raise UnreadableError(
             f"{path}: not a model package of gemslide ({error}). Name a folder below models/, made by `gemslide train`."
         ) from error
+
+
+def explained(error: ValidationError) -> str:
+    """What is wrong with a file, for a person: the first findings."""
+    return "; ".join(_explained(dict(detail)) for detail in error.errors()[:5])
 
 
 def _explained(detail: dict[str, Any]) -> str:

@@ -9,8 +9,12 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load
 
-from training.errors import UnreadableError
+from training.errors import BadRecipeError, UnreadableError
+from training.foundation.model_files import WEIGHTS_FILES
 from training.foundation.reading import read_regular
+from training.networks.entry_points import build_from_entry_point, find_entry_point
+from training.networks.onnx_network import OnnxNetwork
+from training.networks.torchscript import load_torchscript
 from training.package_config import PackageConfig
 from training.parallel_plan import blocks_of
 
@@ -21,26 +25,82 @@ _MAX_HEADER_BYTES = 100 * 2**20
 def trained_network(package: Path, config: PackageConfig) -> tuple[torch.nn.Module, str]:
     """The network with the package's weights, and their SHA-256.
 
+    It takes normalised float32 images (N, 3, tile_px, tile_px) and gives (N, classes), as `config.gemslide.gives` says.
+
     Raises:
-        UnreadableError: files are missing, damaged, of another layout, or not the weights that the id names.
+        UnreadableError: files are missing, damaged, of another layout, not the weights that the id names, or of a kind
+            that runs code and is not trusted.
+        DecompressionBombError: declared larger than it is. BadRecipeError: onnxruntime is not installed.
     """
-    network = fresh_network(package, config)
-    weights = _read_weights(package, config)
+    runtime = config.gemslide.runtime
+    path = package / WEIGHTS_FILES[runtime]
+    network = fresh_network(package, config) if runtime in ("torch", "entry-point") else None
+    weights = _read_weights(path, config)
+    sha256 = hashlib.sha256(weights).hexdigest()
+    if network is None:
+        return open_weights(weights, sha256, config, str(path)), sha256
+    put_weights(network, weights, str(path))
+    return network, sha256
+
+
+def open_weights(weights: bytes, sha256: str, config: PackageConfig, where: str) -> torch.nn.Module:
+    """The network in a file that holds more than weights: ONNX, or TorchScript.
+
+    Raises:
+        UnreadableError, DecompressionBombError, BadRecipeError: as `trained_network`.
+    """
+    if config.gemslide.runtime == "torchscript":
+        return load_torchscript(weights, sha256, where)
+    return OnnxNetwork(weights, where, tile_px=config.patch_size_pixels, num_classes=config.num_classes)
+
+
+def put_weights(network: torch.nn.Module, weights: bytes, where: str) -> None:
+    """Load the content of a safetensors file into a network.
+
+    Raises:
+        UnreadableError: it is damaged, or these are not the weights of this network.
+    """
     try:
         network.load_state_dict(load(weights))
     except (SafetensorError, RuntimeError, ValueError, KeyError) as error:
-        raise UnreadableError(f"{package}/model.safetensors: {error}. Copy the package again.") from error
-    return network, hashlib.sha256(weights).hexdigest()
+        said = " ".join(str(error).split())
+        raise UnreadableError(f"{where}: {said:.400}. They are not this network's weights, or damaged.") from error
 
 
 def fresh_network(package: Path, config: PackageConfig) -> torch.nn.Module:
-    """The network with fresh weights; made only when its weights can be those in the file."""
-    with torch.device("meta"):  # without memory
-        needed_bytes = sum(tensor.nbytes for tensor in _blocks(package, config).state_dict().values())
+    """The network with fresh weights; made only when its weights can be those in the file.
+
+    Raises:
+        UnreadableError: the file cannot be that network's; or its code is not installed.
+        BadRecipeError: ONNX and TorchScript files hold one network with its weights, and no other.
+    """
+    ours = config.gemslide
+    if ours.entry_point is not None and ours.runtime == "entry-point":
+        entry = find_entry_point(ours.entry_point.name, str(package))
+        return build_from_entry_point(
+            entry, str(package), value=ours.entry_point.value, num_classes=config.num_classes,
+            tile_px=config.patch_size_pixels,
+        )  # fmt: skip
+    if ours.runtime != "torch":
+        raise BadRecipeError(
+            f"{package}: a {ours.runtime} file has no fresh weights, so there is no untrained network to compare with. "
+            "Run `gemslide evaluate` with `--no-baselines`."
+        )
     try:
         found_bytes = (package / "model.safetensors").stat().st_size
     except OSError as error:
         raise UnreadableError(f"{package}/model.safetensors: {error.strerror}. Copy the package again.") from error
+    return blocks_network(package, config, found_bytes)
+
+
+def blocks_network(package: Path, config: PackageConfig, found_bytes: int) -> torch.nn.Module:
+    """The network that gemslide builds; made only when a weights file of `found_bytes` can be its own.
+
+    Raises:
+        UnreadableError: the file cannot be, or there is no such network.
+    """
+    with torch.device("meta"):  # without memory
+        needed_bytes = sum(tensor.nbytes for tensor in _blocks(package, config).state_dict().values())
     if not needed_bytes < found_bytes <= needed_bytes + _MAX_HEADER_BYTES:
         raise UnreadableError(
             f"{package}: its network has {needed_bytes} bytes of weights, model.safetensors has {found_bytes} bytes. "
@@ -50,15 +110,17 @@ def fresh_network(package: Path, config: PackageConfig) -> torch.nn.Module:
 
 
 def _blocks(package: Path, config: PackageConfig) -> torch.nn.Sequential:
+    model = config.gemslide.model
+    assert model is not None  # `package_config` has looked
     try:
-        return torch.nn.Sequential(*blocks_of(config.gemslide.model, config.patch_size_pixels))
+        return torch.nn.Sequential(*blocks_of(model, config.patch_size_pixels))
     except ValueError as error:
         raise UnreadableError(f"{package}/config.json: describes no known network ({error}).") from error
 
 
-def _read_weights(package: Path, config: PackageConfig) -> bytes:
+def _read_weights(path: Path, config: PackageConfig) -> bytes:
     """The file's bytes, which must be those that the package's id and `config.json` name."""
-    path = package / "model.safetensors"
+    package = path.parent
     try:
         weights = read_regular(path, max_bytes=path.stat().st_size)
     except OSError as error:

@@ -15,9 +15,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from training.colour_statistics import HueStatistics, hue_statistics, tile_hues
+from training.colour_statistics import Hues, HueStatistics, hue_statistics, tile_hues
 from training.config import DataConfig
 from training.errors import BadRecipeError, EmptyTableError
+from training.focus_statistics import Focus, FocusStatistics, focus_statistics, tile_focus
 
 Indices = NDArray[np.int64]
 Tiles = NDArray[np.uint8]
@@ -31,6 +32,11 @@ class TileSource(Protocol):
 
     One that can normalise stains takes the keyword `stain` and has an attribute `stain`: what a model package must
     record for others to do the same, as JSON.
+
+    One that knows whose tissue its tiles are has further attributes (`training.data_facts` takes what is there):
+    `groups`, str of shape (tiles,): the patient of each tile, or its slide where that has no patient; `grouped_by`:
+    "patient" or "slide", for people; `slides`, str of shape (tiles,): the slide of each tile; `scanners`: {slide:
+    scanner, or None}.
     """
 
     Error: type[Exception]
@@ -161,12 +167,17 @@ def channel_statistics(source: TileSource, indices: Indices, *, sample: int = 25
     return [round(float(v), 6) for v in mean], [round(float(v), 6) for v in std]
 
 
-def sample_hues(
+def sample_looks(
     source: TileSource, indices: Indices, pool: ThreadPoolExecutor, *, sample: int = 256
-) -> HueStatistics | None:
-    """Hues over an even sample of the tiles, as the dataset gives them; None where none has tissue."""
-    hues = pool.map(lambda index: tile_hues(source.read(int(index))[None]), _even_sample(indices, sample))
-    return hue_statistics(np.concatenate(list(hues)))
+) -> tuple[HueStatistics | None, FocusStatistics | None]:
+    """Hues and sharpness over an even sample of the tiles, as the dataset gives them; None where none has tissue."""
+
+    def look(index: np.int64) -> tuple[Hues, Focus]:
+        tile_nhwc = source.read(int(index))[None]
+        return tile_hues(tile_nhwc), tile_focus(tile_nhwc)
+
+    hues, focus = zip(*pool.map(look, _even_sample(indices, sample)), strict=True)
+    return hue_statistics(np.concatenate(hues)), focus_statistics(np.concatenate(focus))
 
 
 def _even_sample(indices: Indices, count: int) -> Indices:

@@ -17,32 +17,36 @@ from torch import Tensor, nn
 from training.augment import to_input
 from training.colour_statistics import HueStatistics
 from training.config import OptimConfig
+from training.data_facts import data_facts
 from training.engine.engine import Engine, StepResult
 from training.engine.partition import stage_ranges
 from training.engine.ranks import Ranks
 from training.errors import ImplausibleOutputError
+from training.focus_statistics import FocusStatistics
+from training.intervals import Intervals, bootstrap_intervals
 from training.metrics import classification_metrics, confusion_image, tile_image
-from training.models.build import probabilities
+from training.models.build import outputs_of, probabilities
 from training.package import PackageContent, write_packages
 from training.parallel_plan import blocks_of, cross_entropy, plan_of
 from training.preflight import Checked
 from training.run_log import RunLog, run_log
 from training.threads import instruction_set
 from training.tile_batch import TileBatch
-from training.tile_dataset import BatchPlan, Indices, channel_statistics, labelled, read_tiles, sample_hues, stain_of
+from training.tile_dataset import BatchPlan, Indices, channel_statistics, labelled, read_tiles, sample_looks, stain_of
 
 State = dict[str, Tensor]
 SHOWN_TILES = 8
 
 
-@dataclass
-class _Best:
-    """The epoch with the lowest validation loss so far."""
+@dataclass(frozen=True)
+class _Epoch:
+    """What an epoch ended with."""
 
-    loss: float = math.inf
-    epoch: int = 0
-    state: State | None = None
-    metrics: dict[str, float] | None = None
+    number: int
+    state: State
+    metrics: dict[str, float]
+    probabilities_nk: NDArray[np.float32]
+    """Of the validation tiles."""
 
 
 class Trainer:
@@ -63,6 +67,7 @@ class Trainer:
         self._pool = ThreadPoolExecutor(2)
         self._device = device
         self._hues: HueStatistics | None = None
+        self._focus: FocusStatistics | None = None
         self.peak_bytes: dict[str, Any] = {}
         self._engine, self._whole = self._build()
 
@@ -120,7 +125,7 @@ class Trainer:
     def _predict(self, indices: NDArray[np.int64]) -> Tensor:
         with torch.inference_mode():
             images = to_input(read_tiles(self.source, indices, self._pool), self.mean, self.std)
-            return probabilities(self._whole(images.to(self._device)), self.recipe.model.variant).cpu()
+            return probabilities(self._whole(images.to(self._device)), outputs_of(self.recipe.model.variant)).cpu()
 
     # --- the run ---------------------------------------------------------------------------------
 
@@ -133,15 +138,15 @@ class Trainer:
                 self._project_dir, settings=settings, inputs=inputs, num_steps=self.num_steps,
                 threads=self.recipe.train.threads, isa=instruction_set(),
             ) as log:  # fmt: skip
-                self._hues = sample_hues(self.source, labelled(self.source, "train"), self._pool)
+                train_tiles = labelled(self.source, "train")
+                self._hues, self._focus = sample_looks(self.source, train_tiles, self._pool)
                 return self._epochs(log)
         return self._epochs(None)
 
     def _epochs(self, log: RunLog | None) -> dict[str, str]:
-        best, losses = _Best(), []
-        state: State = {}
-        metrics: dict[str, float] = {}
-        epoch = 0
+        losses: list[float] = []
+        best: _Epoch | None = None
+        last: _Epoch | None = None
         for step in range(self.num_steps):
             start = time.perf_counter()
             indices = self._batches.batch(step)
@@ -162,26 +167,27 @@ class Trainer:
                     seconds=time.perf_counter() - start,
                 )
             if (step + 1) % self._steps_per_epoch == 0:
-                epoch += 1
-                state, metrics = self._end_epoch(epoch, step, float(np.mean(losses)), best, log)
+                last = self._end_epoch(last.number + 1 if last else 1, step, float(np.mean(losses)), log)
+                if best is None or last.metrics["loss"] < best.metrics["loss"]:
+                    best = last
                 losses.clear()
-        return self._write_packages(log, best, state, metrics, epoch) if log else {}
+        if log is None:
+            return {}
+        assert best is not None
+        assert last is not None
+        return self._write_packages(log, best, last)
 
-    def _end_epoch(
-        self, epoch: int, step: int, train_loss: float, best: _Best, log: RunLog | None
-    ) -> tuple[State, dict[str, float]]:
+    def _end_epoch(self, number: int, step: int, train_loss: float, log: RunLog | None) -> _Epoch:
         start = time.perf_counter()
         state = self._engine.full_state_dict()
         probabilities_nk = self.validate(state)
         labels = self.source.labels[self._val]
         metrics = classification_metrics(labels, probabilities_nk)
-        if metrics["loss"] < best.loss:
-            best.loss, best.epoch, best.state, best.metrics = metrics["loss"], epoch, state, metrics
         if log:
             images = self._images(labels, probabilities_nk)
             seconds = time.perf_counter() - start
-            log.epoch(epoch, step, train_loss=train_loss, metrics=metrics, seconds=seconds, images=images)
-        return state, metrics
+            log.epoch(number, step, train_loss=train_loss, metrics=metrics, seconds=seconds, images=images)
+        return _Epoch(number, state, metrics, probabilities_nk)
 
     def _images(self, labels: NDArray[np.int64], probabilities_nk: NDArray[np.float32]) -> dict[str, NDArray[np.uint8]]:
         shown = np.linspace(0, len(self._val) - 1, min(SHOWN_TILES, len(self._val))).astype(int)
@@ -191,23 +197,27 @@ class Trainer:
             "tiles": tile_image(tiles, labels[shown], probabilities_nk[shown], self.source.classes),
         }
 
-    def _write_packages(
-        self, log: RunLog, best: _Best, state: State, metrics: dict[str, float], epoch: int
-    ) -> dict[str, str]:
-        assert best.state is not None
-        assert best.metrics is not None
+    def _write_packages(self, log: RunLog, best: _Epoch, last: _Epoch) -> dict[str, str]:
         best_id, last_id = write_packages(
             self._project_dir / "models",
             [
-                (best.state, self._content(log.run_id, "best", best.epoch, best.metrics)),
-                (state, self._content(log.run_id, "last", epoch, metrics)),
+                (best.state, self._content(log.run_id, "best", best)),
+                (last.state, self._content(log.run_id, "last", last)),
             ],
         )
         models = {"best": best_id, "last": last_id}
         log.finish(models, {"plan": self._describe_plan(), "memory": self.peak_bytes})
         return models
 
-    def _content(self, run_id: str, which: str, epoch: int, metrics: dict[str, float]) -> PackageContent:
+    def _intervals(self, probabilities_nk: NDArray[np.float32]) -> Intervals | None:
+        """None where the dataset does not say whose its tiles are."""
+        groups: NDArray[np.str_] | None = getattr(self.source, "groups", None)
+        if groups is None:
+            return None
+        by = getattr(self.source, "grouped_by", "patient")
+        return bootstrap_intervals(self.source.labels[self._val], probabilities_nk, groups[self._val], by=by)
+
+    def _content(self, run_id: str, which: str, epoch: _Epoch) -> PackageContent:
         return PackageContent(
             recipe=self.recipe,
             recipe_name=self._recipe_name,
@@ -221,10 +231,13 @@ class Trainer:
             run_id=run_id,
             plan=self._describe_plan(),
             which=which,
-            epoch=epoch,
-            metrics=metrics,
+            epoch=epoch.number,
+            metrics=epoch.metrics,
             isa=instruction_set(),
             hues=self._hues,
+            focus=self._focus,
+            data=data_facts(self.source, self.recipe.data.tile_set),
+            intervals=self._intervals(epoch.probabilities_nk),
         )
 
     def _describe_plan(self) -> dict[str, Any]:

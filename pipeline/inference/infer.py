@@ -21,9 +21,9 @@ from pipeline.inference.devices import Devices, OneDevice
 from pipeline.inference.journal import BatchResult, Journal, open_journal
 from pipeline.inference.key import finished_predictions, prediction_key, stored_key
 from pipeline.inference.overlap import merge_tiles
-from pipeline.inference.plausibility import Oddity, find_oddities, glass_tiles, refuse_implausible, stored_oddities
+from pipeline.inference.plausibility import find_oddities, glass_tiles, refuse_implausible, stored_oddities
 from pipeline.inference.predictor import Predictor
-from pipeline.inference.results import keep_what_others_wrote, write_results
+from pipeline.inference.results import keep_what_others_wrote, unwritten_formats, write_results
 from pipeline.inference.stain_check import COLOUR_DISTANCE, stored_distance
 from pipeline.jobs.key import is_finished
 from pipeline.progress import Advance, no_bar
@@ -49,7 +49,8 @@ class InferReport:
     """predict and write, on the clock; and of predict: read, decode (of all threads), transfer, compute, waiting."""
     colour_distance: float | None
     """From the model's training tiles (`stain_check`); None: not known."""
-    oddities: tuple[Oddity, ...]
+    warnings: tuple[str, ...]
+    """What a person should know before relying on the predictions; clauses."""
 
 
 def infer_slide(
@@ -59,6 +60,8 @@ def infer_slide(
     config: InferConfig,
     *,
     devices: Devices | None = None,
+    package: Path | None = None,
+    source: Path | None = None,
     advance: Advance = no_bar,
 ) -> InferReport:
     """Predict a slide's tissue; finished predictions of the same key are kept, and only the files beside are written.
@@ -68,6 +71,8 @@ def infer_slide(
 
     Args:
         devices: where the model runs; None: where the predictor is.
+        package: the model's folder, whose essentials the report shows.
+        source: the slide file, where it is at hand: DICOM results are made from it.
 
     Raises:
         UnreadableError: no such store. NoTissueError: nothing to look at.
@@ -77,7 +82,7 @@ def infer_slide(
     """
     _check_classes(config, predictor)
     reader = StoreReader(project.store_path(slide_id))
-    work = _SlideWork(reader, predictor, devices or OneDevice(predictor), project, config)
+    work = _SlideWork(reader, predictor, devices or OneDevice(predictor), project, config, package, source)
     key = prediction_key(reader, predictor, config)
     stored = _finished(reader, predictor.model_id, key)
     if stored:
@@ -94,9 +99,17 @@ class _SlideWork:
     """One slide and one model."""
 
     def __init__(
-        self, reader: StoreReader, predictor: Predictor, devices: Devices, project: Project, config: InferConfig
+        self,
+        reader: StoreReader,
+        predictor: Predictor,
+        devices: Devices,
+        project: Project,
+        config: InferConfig,
+        package: Path | None,
+        source: Path | None,
     ) -> None:
         self._reader, self._predictor, self._devices, self._config = reader, predictor, devices, config
+        self._package, self._source = package, source
         self.result_dir = project.result_dir(reader.slide_id, predictor.model_id)
         self._seconds: dict[str, float] = {}
 
@@ -146,11 +159,13 @@ class _SlideWork:
         class_names, config = self._predictor.class_names, self._config
         results.sort(key=lambda result: result.number)
         values_nk = np.concatenate([result.probabilities_nk for result in results])
-        distance = self._predictor.hue_distance(np.concatenate([result.hues_n2 for result in results]))
+        looks_n3 = np.concatenate([result.looks_n3 for result in results])
+        distance = self._predictor.hue_distance(looks_n3[:, :2])
         oddities = find_oddities(
             values_nk[: plan.num_tissue],
             values_nk[plan.num_tissue :],
             distance,
+            self._predictor.focus_distance(looks_n3[:, 2]),
             class_names=class_names,
             config=config,
         )
@@ -189,9 +204,20 @@ class _SlideWork:
             folder = published.enter_context(new_folder(self.result_dir, wait_s=SHORT_WRITE_S))
             if is_new:
                 published.enter_context(new_predictions(reader.path, predictions, mpp0=reader.mpp0))
-            num_hotspots = write_results(reader, predictions, folder, self._config)
+            num_hotspots = write_results(
+                reader,
+                predictions,
+                folder,
+                self._config,
+                package=self._package,
+                seconds=self._seconds,
+                facts=self._facts(predictions),
+                source=self._source,
+            )
             keep_what_others_wrote(self.result_dir, folder, self._predictor.class_names)
         seconds = {**self._seconds, "write": time.perf_counter() - start}
+        oddities = stored_oddities(predictions)
+        unwritten = unwritten_formats(reader, self._config, self._source)
         return InferReport(
             reader.slide_id,
             self._predictor.model_id,
@@ -201,8 +227,16 @@ class _SlideWork:
             skipped=not is_new,
             seconds={phase: round(value, 3) for phase, value in seconds.items()},
             colour_distance=stored_distance(predictions),
-            oddities=stored_oddities(predictions),
+            warnings=(*(oddity.words for oddity in oddities), *([unwritten] if unwritten else [])),
         )
+
+    def _facts(self, predictions: Predictions) -> dict[str, object]:
+        """For the report."""
+        return {
+            "tiles": int(np.isfinite(predictions.probabilities_cyx[0]).sum()),
+            "colour_distance": stored_distance(predictions),
+            "flags": [oddity.words for oddity in stored_oddities(predictions)],
+        }
 
 
 def _check_classes(config: InferConfig, predictor: Predictor) -> None:

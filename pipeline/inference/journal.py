@@ -23,7 +23,7 @@ from training.foundation.publish import RESUME_KEY, fsync_dir, remove, write_tex
 from training.foundation.reading import read_regular
 
 _RECORD = struct.Struct("<IIIII")
-"""Number of the batch, tiles, classes, tiles whose hues follow, CRC-32 of all that follows."""
+"""Number of the batch, tiles, classes, tiles whose looks follow, CRC-32 of all that follows."""
 SYNC_EVERY_S = 1.0
 """A killed process loses nothing that was written; a power cut loses at most this."""
 
@@ -34,16 +34,16 @@ class BatchResult:
 
     number: int
     probabilities_nk: NDArray[np.float32]
-    hues_n2: NDArray[np.float64]
-    """Of those of its tiles that were looked at."""
+    looks_n3: NDArray[np.float64]
+    """Hue (two numbers) and focus of those of its tiles that were looked at."""
     job: int = 0
     """Of the block that it was in."""
 
     def to_bytes(self) -> bytes:
         """A record: what `from_bytes` reads."""
-        payload = self.probabilities_nk.astype("<f4").tobytes() + self.hues_n2.astype("<f8").tobytes()
+        payload = self.probabilities_nk.astype("<f4").tobytes() + self.looks_n3.astype("<f8").tobytes()
         tiles, classes = self.probabilities_nk.shape
-        return _RECORD.pack(self.number, tiles, classes, len(self.hues_n2), zlib.crc32(payload)) + payload
+        return _RECORD.pack(self.number, tiles, classes, len(self.looks_n3), zlib.crc32(payload)) + payload
 
 
 class Journal:
@@ -137,12 +137,12 @@ def _records(data: bytes) -> Iterator[tuple[BatchResult, int]]:
     at = 0
     while at + _RECORD.size <= len(data):
         number, tiles, classes, looked_at, crc = _RECORD.unpack_from(data, at)
-        values_bytes, hues_bytes = 4 * tiles * classes, 16 * looked_at
+        values_bytes, looks_bytes = 4 * tiles * classes, 24 * looked_at
         start = at + _RECORD.size
-        payload = data[start : start + values_bytes + hues_bytes]
-        if len(payload) < values_bytes + hues_bytes or zlib.crc32(payload) != crc:
+        payload = data[start : start + values_bytes + looks_bytes]
+        if len(payload) < values_bytes + looks_bytes or zlib.crc32(payload) != crc:
             return
         at = start + len(payload)
         values = np.frombuffer(payload[:values_bytes], "<f4").reshape(tiles, classes)
-        hues = np.frombuffer(payload[values_bytes:], "<f8").reshape(looked_at, 2)
-        yield BatchResult(number, values.astype(np.float32), hues.astype(np.float64)), at
+        looks = np.frombuffer(payload[values_bytes:], "<f8").reshape(looked_at, 3)
+        yield BatchResult(number, values.astype(np.float32), looks.astype(np.float64)), at

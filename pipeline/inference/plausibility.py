@@ -16,6 +16,8 @@ from pipeline.store.overlays import Predictions
 SAME_EVERYWHERE_MIN_TILES = 16
 """A model that gives this many different tiles exactly the same answer is broken."""
 MAX_GLASS = 8
+FAR_FOCUS = 3.5
+"""Spreads of the training tiles' focus; a Gaussian blur of one pixel is 4 to 6 (training/focus_statistics.py)."""
 GLASS_SHARE = 50
 """One tile of glass for this many of tissue: the check takes at most 2 % of the time."""
 
@@ -46,11 +48,12 @@ def find_oddities(
     values_nk: NDArray[np.float32],
     glass_nk: NDArray[np.float32],
     colour_distance: float | None,
+    focus_distance: float | None,
     *,
     class_names: Sequence[str],
     config: InferConfig,
 ) -> list[Oddity]:
-    """Everything odd about the probabilities of tissue and of glass, and about the slide's colours."""
+    """Everything odd about the probabilities of tissue and of glass, and about the slide's colours and focus."""
     found = []
     if len(values_nk) >= SAME_EVERYWHERE_MIN_TILES and (values_nk == values_nk[:1]).all():
         answer = ", ".join(f"{value:.3f}" for value in values_nk[0])
@@ -72,7 +75,18 @@ def find_oddities(
                 )
             )
     far = warning_of(colour_distance)
-    return [*found, Oddity("stain", far)] if far else found
+    if far:
+        found.append(Oddity("stain", far))
+    if focus_distance is not None and focus_distance >= FAR_FOCUS:
+        found.append(
+            Oddity(
+                "focus",
+                f"its sharpness is far from that of the model's training tiles (distance {focus_distance:.1f}; "
+                f"{FAR_FOCUS:g} and more is far): out of focus, or another scanner. Look at the tissue before you rely "
+                "on these predictions",
+            )
+        )
+    return found
 
 
 def refuse_implausible(slide_id: str, model_id: str, oddities: Sequence[Oddity], refuse: Sequence[str]) -> None:

@@ -91,7 +91,8 @@ class BlockPredictor:
 
     def _begin(self, batch: Batch) -> Callable[[], BatchResult]:
         probabilities = self._predictor.start(batch.tiles_nhwc)
-        hues = np.empty((0, 2))
-        if self._predictor.knows_its_hues and batch.looked_at.any():
-            hues = self._predictor.tile_hues(batch.tiles_nhwc[batch.looked_at])
-        return lambda: BatchResult(batch.number, probabilities(), hues, batch.job)
+        looks = np.empty((0, 3))
+        if self._predictor.knows_its_tiles and batch.looked_at.any():
+            tiles_nhwc = batch.tiles_nhwc[batch.looked_at]
+            looks = np.column_stack([self._predictor.tile_hues(tiles_nhwc), self._predictor.tile_focus(tiles_nhwc)])
+        return lambda: BatchResult(batch.number, probabilities(), looks, batch.job)

@@ -57,8 +57,8 @@ class Predictor:
         self.stain = classifier.stain
         """How tiles must be normalised first (`pipeline.stain.describe`); None: not at all."""
 
-        self.knows_its_hues = classifier.hues is not None
-        """Whether the package says what colours it was trained on."""
+        self.knows_its_tiles = classifier.hues is not None or classifier.focus is not None
+        """Whether the package says what colours, or how sharp tiles, it was trained on."""
 
     @classmethod
     def load(cls, package: Path, run_on: RunOn | None = None) -> Predictor:
@@ -133,3 +133,11 @@ class Predictor:
     def hue_distance(self, hues_n2: NDArray[np.float64]) -> float | None:
         """How far tiles are from those that the model was trained on, in spreads; None: not known."""
         return self._classifier.hue_distance(hues_n2)
+
+    def tile_focus(self, tiles_nhwc: NDArray[np.uint8]) -> NDArray[np.float64]:
+        """Sharpness of tiles as `predict` takes them, float64 (tiles,)."""
+        return self._classifier.tile_focus(tiles_nhwc)
+
+    def focus_distance(self, focus_n: NDArray[np.float64]) -> float | None:
+        """How far tiles are from the sharpness of those it was trained on, in spreads; None: not known."""
+        return self._classifier.focus_distance(focus_n)

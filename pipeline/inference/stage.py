@@ -24,6 +24,7 @@ from pipeline.run_record import SlideOutcome
 from pipeline.store.overlays import predictions_path
 from pipeline.store.qc_scores import stored_summary
 from pipeline.store.reader import StoreReader
+from training.foundation.model_files import weights_file
 
 
 def load_once(package: Path, run_on: RunOn | None = None) -> Predictor:
@@ -32,7 +33,7 @@ def load_once(package: Path, run_on: RunOn | None = None) -> Predictor:
     Raises:
         UnreadableError: not a package, or damaged. BadRecipeError: devices that it cannot run on.
     """
-    return _load(package, run_on, tuple(_identity(package / name) for name in ("config.json", "model.safetensors")))
+    return _load(package, run_on, (_identity(package / "config.json"), _identity(weights_file(package))))
 
 
 @lru_cache(maxsize=1)
@@ -107,6 +108,8 @@ class InferStage(Stage):
     config: InferConfig
     devices: tuple[str, ...] = ("cpu",)
     """As `named_devices` gives them."""
+    source: Path | None = None
+    """The slide file, where it is at hand."""
 
     def key(self) -> Key:
         return prediction_key(self._reader(), self._devices().predictor, self.config)
@@ -126,7 +129,14 @@ class InferStage(Stage):
         if self.config.require_qc:
             check_qc(self._reader())
         report = infer_slide(
-            self.slide_id, devices.predictor, self.project, self.config, devices=devices, advance=advance
+            self.slide_id,
+            devices.predictor,
+            self.project,
+            self.config,
+            devices=devices,
+            package=self.package,
+            source=self.source,
+            advance=advance,
         )
         outcome = SlideOutcome(
             self.slide_id,
@@ -141,7 +151,7 @@ class InferStage(Stage):
             outputs=(report.result_dir,),
             seconds=report.seconds,
             facts={COLOUR_DISTANCE: NOT_KNOWN if distance is None else distance},
-            warning="; ".join(oddity.words for oddity in report.oddities) or None,
+            warning="; ".join(report.warnings) or None,
         )
 
     def _devices(self) -> Devices:

@@ -29,6 +29,10 @@ class TileDataset:
         tile_px, mpp: side of a finished tile and its microns per pixel.
         labels: int64 of shape (tiles,), index into classes, -1 for unlabelled.
         splits: str of shape (tiles,), "" where there is none.
+        slides, groups: str of shape (tiles,), the slide and the patient of each tile; where a slide has no patient, the
+            slide stands for one.
+        grouped_by: "patient", or "slide" where not every slide has a patient.
+        scanners: {slide: scanner as the table names it, or None}.
         stain: how tiles are normalised, for the model package to record; None: they are not.
         fingerprint: SHA-256 over rows, splits and source hashes: what a model was trained on.
     """
@@ -63,7 +67,12 @@ class TileDataset:
         index_of = {name: i for i, name in enumerate(self.classes)}
         self.labels = np.array([index_of.get(name, -1) for name in frame["label"]], dtype=np.int64)
         self.splits = frame["split"].fillna("").to_numpy(dtype=str)
-        self._slide_ids = frame["slide_id"].to_numpy(dtype=str)
+        self.slides = frame["slide_id"].to_numpy(dtype=str)
+        of_patient = frame["patient_id"].notna().to_numpy()
+        # A line break, which no name in a manifest can hold, tells a slide from a patient of the same name.
+        self.groups = np.where(of_patient, frame["patient_id"].fillna(""), "\n" + frame["slide_id"]).astype(str)
+        self.grouped_by = "patient" if of_patient.all() else "slide"
+        self.scanners: dict[str, str | None] = dict(table.metadata.get("scanners") or {})
         self._boxes = frame[["level", "x_px0", "y_px0", "side_px0"]].to_numpy(dtype=np.int64)
         self._sources: dict[str, str] = table.metadata["sources"]
         self._readers: dict[str, StoreReader] = {}
@@ -90,7 +99,7 @@ class TileDataset:
     def read(self, index: int) -> NDArray[np.uint8]:
         """One finished tile, uint8 (tile_px, tile_px, 3), RGB."""
         level, x_px0, y_px0, side_px0 = (int(v) for v in self._boxes[index])
-        slide_id = str(self._slide_ids[index])
+        slide_id = str(self.slides[index])
         tile = self._reader(slide_id).read_square(level, x_px0, y_px0, side_px0, self.tile_px)
         return self._normaliser(slide_id)(tile) if self.stain else tile
 
@@ -113,7 +122,7 @@ class TileDataset:
         return self._readers[slide_id]
 
     def _check_inside(self, reader: StoreReader) -> None:
-        boxes = self._boxes[self._slide_ids == reader.slide_id]
+        boxes = self._boxes[self.slides == reader.slide_id]
         level, (right_px0, bottom_px0) = boxes[:, 0].max(), (boxes[:, 1:3] + boxes[:, 3:]).max(0)
         width_px0, height_px0 = reader.size_wh_px0
         if level >= len(reader.levels) or right_px0 > width_px0 or bottom_px0 > height_px0:
@@ -124,7 +133,7 @@ class TileDataset:
 
     def _fingerprint(self) -> str:
         digest = hashlib.sha256()
-        for array in (self._slide_ids, self._boxes, self.labels, self.splits):
+        for array in (self.slides, self._boxes, self.labels, self.splits):
             digest.update(np.ascontiguousarray(array).tobytes())
         digest.update(repr(sorted(self._sources.items())).encode())
         return digest.hexdigest()

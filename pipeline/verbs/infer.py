@@ -20,6 +20,7 @@ from pipeline.slide_names import SlideToDo, find_slides_to_do
 from pipeline.source_names import SourceNames
 from pipeline.store.threads import CORES
 from pipeline.verbs.stages import run_recorded
+from training.foundation.model_files import weights_file
 
 
 def run_infer(model: str, slides: list[str], project_dir: Path, *, devices: str, as_json: bool) -> None:
@@ -46,7 +47,7 @@ def run_infer(model: str, slides: list[str], project_dir: Path, *, devices: str,
             "infer",
             {"infer": settings.infer.model_dump(mode="json"), "model": package.name, "devices": list(names)},
         )
-        record.inputs.append({"id": package.name, "sha256": sha256_of(package / "model.safetensors")})
+        record.inputs.append({"id": package.name, "sha256": sha256_of(weights_file(package))})
         stages = [_stage(slide, package, project, settings, names) for slide in todo]
         try:
             run_recorded(stages, reporter, record, project)
@@ -61,7 +62,7 @@ def _stage(slide: SlideToDo, package: Path, project: Project, settings: Settings
     from pipeline.ingest.stage import IngestIfMissing
     from pipeline.verbs.chain import Chain
 
-    infer = InferStage(slide.slide_id, package, project, settings.infer, devices)
+    infer = InferStage(slide.slide_id, package, project, settings.infer, devices, slide.path)
     if slide.path is None:
         return infer
     request = IngestRequest(slide.path, slide.slide_id, slide.manifest_mpp)

@@ -59,6 +59,16 @@ QUOTED: tuple[tuple[tuple[str, ...], Any], ...] = (
     (("gemslide", "stain"), {"method": "macenko"}),
     (("gemslide", "stain"), {"method": "none", "target": {}}),
     (("gemslide", "stain"), {"method": "reinhard", "target": {"mean": "x"}}),
+    (("gemslide", "runtime"), "onnx"),
+    (("gemslide", "runtime"), "torchscript"),
+    (("gemslide", "runtime"), "entry-point"),
+    (("gemslide", "runtime"), "pickle"),
+    (("gemslide", "outputs"), "votes"),
+    (("gemslide", "entry_point"), {"name": "a"}),
+    (("gemslide", "trust"), {"sha256": "x", "utc": ""}),
+    (("gemslide", "focus"), {"median": 1e9, "spread": 1.0, "tiles": 1}),
+    (("gemslide", "focus"), {"median": 1.0, "spread": -1.0, "tiles": 1}),
+    (("gemslide", "data"), {"tile_set": "t", "by_split": {"elsewhere": {}}, "scanners": {}}),
 )
 
 

@@ -192,8 +192,8 @@ def attack(times: int, seed: int) -> Result:
 def _open_all(project: Project) -> None:
     """Everything that a table leads to: every tile, as training would read them."""
     dataset = TileDataset(project.root, "t")
-    for slide_id in set(dataset._slide_ids):
-        dataset.read(int(np.flatnonzero(dataset._slide_ids == slide_id)[0]))
+    for slide_id in set(dataset.slides):
+        dataset.read(int(np.flatnonzero(dataset.slides == slide_id)[0]))
 
 
 def _attack_table(result: Result, project: Project, chance: random.Random, times: int) -> None:

@@ -123,7 +123,7 @@ def test_model_package_has_wsinfer_s_keys_and_ours(road_copy):
     assert [step["name"] for step in config["transform"]] == ["Resize", "ToTensor", "Normalize"]
     assert config["gemslide"].keys() == {
         "model", "norm", "statistics", "stain", "class_order", "run_id", "weights_sha256", "split_sha256", "parallel",
-        "which", "epoch", "threads", "isa", "hues",
+        "which", "epoch", "threads", "isa", "hues", "focus", "data", "runtime", "outputs",
     }  # fmt: skip
     assert "Research use only" in (package / "card.md").read_text()
 

@@ -43,6 +43,7 @@ def test_the_verbs_are_those_of_the_contract_and_have_at_most_five_options_of_th
         "doctor", "info", "cohort init", "cohort check", "cohort pseudonymize",
         "annotations check", "annotations convert", "ingest", "verify", "qc",
         "tile", "plan", "train", "infer", "evaluate", "compare", "export", "demo",
+        "model export", "model import", "model check", "model card",
     }  # fmt: skip
     for name, command in found.items():
         assert len(options_of(command)) <= MAX_OWN_OPTIONS, name

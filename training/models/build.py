@@ -1,5 +1,7 @@
 """One place that turns the words of a recipe's `[model]` into the blocks of a network."""
 
+from typing import Literal
+
 import torch
 from torch import Tensor, nn
 
@@ -35,6 +37,14 @@ def build_blocks(*, name: str, depth: int, num_classes: int, variant: str, norm:
     raise ValueError(f'variant must be "standard" or "gems-public", got {variant!r}')
 
 
-def probabilities(outputs_nk: Tensor, variant: str) -> Tensor:
-    """Class probabilities, rows summing to 1, from what a network of this variant gives."""
-    return outputs_nk.float() if variant == "gems-public" else torch.softmax(outputs_nk.float(), dim=1)
+Outputs = Literal["logits", "probabilities"]
+
+
+def outputs_of(variant: str) -> Outputs:
+    """What a network of this variant gives."""
+    return "probabilities" if variant == "gems-public" else "logits"
+
+
+def probabilities(outputs_nk: Tensor, outputs: Outputs) -> Tensor:
+    """Class probabilities, rows summing to 1, from what a network gives."""
+    return outputs_nk.float() if outputs == "probabilities" else torch.softmax(outputs_nk.float(), dim=1)

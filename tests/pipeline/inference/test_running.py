@@ -123,7 +123,7 @@ def test_five_kills_at_random_moments_change_no_byte_and_repeat_at_most_a_batch_
 
 
 def test_a_journal_with_a_torn_or_damaged_end_gives_what_is_whole(tmp_path):
-    results = [BatchResult(k, np.full((3, 2), k, np.float32), np.full((k, 2), 0.5)) for k in range(4)]
+    results = [BatchResult(k, np.full((3, 2), k, np.float32), np.full((k, 3), 0.5)) for k in range(4)]
     final = tmp_path / "results" / "m-1" / "S-1"
     with suppress(KeyboardInterrupt), open_journal(final, {"a": 1}) as journal:
         for result in results:
@@ -139,7 +139,7 @@ def test_a_journal_with_a_torn_or_damaged_end_gives_what_is_whole(tmp_path):
             assert sorted(journal.finished) == list(range(left))
             for k, result in journal.finished.items():
                 np.testing.assert_array_equal(result.probabilities_nk, results[k].probabilities_nk)
-                np.testing.assert_array_equal(result.hues_n2, results[k].hues_n2)
+                np.testing.assert_array_equal(result.looks_n3, results[k].looks_n3)
             raise KeyboardInterrupt
     file.write_bytes(whole)
     with open_journal(final, {"a": 2}) as journal:

@@ -1,5 +1,6 @@
 import json
 import pickle
+import re
 import shutil
 
 import numpy as np
@@ -14,7 +15,8 @@ from pipeline.store.reader import StoreReader
 from pipeline.tiles.dataset import TileDataset
 from pipeline.tiles.table import read_table
 from pipeline.tiles.tile import make_tile_table
-from tests.small_road import CELL_PX0, TILES, make_sources
+from tests.small_road import CELL_PX0, TILES, make_sources, share_tiles
+from training.data_facts import data_facts
 
 
 def test_tiles_are_the_store_s_pixels(road):
@@ -59,6 +61,28 @@ def test_the_table_is_ordered_and_says_how_it_was_made(road):
     assert set(table.metadata["stride_px0"].values()) == {64}
     assert len(table.metadata["manifest_sha256"]) == 64
     assert (frame.tissue >= TILES.min_tissue).all()
+
+
+def test_tiles_say_whose_they_are_and_a_slide_stands_for_a_patient_that_nobody_named(road, tmp_path):
+    named = TileDataset(road.project.root, "small")
+    manifest = re.sub(r",patient-\d,(.*),\w+$", r",,\1,", road.cohort.read_text(), flags=re.MULTILINE)
+    sources = shutil.copytree(road.cohort.parent, tmp_path / "sources")
+    (sources / "cohort.csv").write_text(manifest)
+    share_tiles(road.project, tmp_path / "project")
+    (tmp_path / "project/tiles").unlink()
+    make_tile_table(Project(tmp_path / "project"), "small", TILES, cohort=load_cohort(sources / "cohort.csv"))
+    unnamed = TileDataset(tmp_path / "project", "small")
+
+    assert (named.grouped_by, unnamed.grouped_by) == ("patient", "slide")
+    assert set(named.groups) == {"patient-0", "patient-1", "patient-2"}
+    for dataset in (named, unnamed):
+        pairs = set(zip(dataset.slides, dataset.groups, strict=True))
+        assert len(pairs) == len(set(dataset.groups)) == 3
+    assert data_facts(unnamed, "small").by_split == {}
+    for facts in data_facts(named, "small").by_split.values():
+        assert (facts.slides, facts.patients) == (1, 1)
+    named.grouped_by = "slide"
+    assert data_facts(named, "small").by_split["train"].patients is None
 
 
 def test_classes_the_recipe_does_not_know_are_refused(road):

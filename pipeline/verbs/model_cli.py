@@ -1,0 +1,98 @@
+"""`gemslide model …`: a thin function per verb. Light to import: the command line always does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from pipeline.verbs.options import HERE, JsonOption, ProjectOption
+
+model_cli = typer.Typer(no_args_is_help=True, help="Model packages: from and for other programs.")
+
+
+@model_cli.command("export")
+def model_export(
+    model: Annotated[str, typer.Argument(help="Model id, or a package folder.")],
+    to: Annotated[Literal["onnx", "torchscript", "wsinfer"], typer.Option("--format", help="What to write.")],
+    out: Annotated[Path, typer.Option(help="Folder to write; must not be there yet.")],
+    slides: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--slide", metavar="SLIDE", help="Compare on its tiles; may be repeated.", show_default="all slides"
+        ),
+    ] = None,
+    project: ProjectOption = HERE,
+    as_json: JsonOption = False,
+) -> None:
+    """Write a model for other programs; refused unless it gives the same numbers on real tiles."""
+    from pipeline.verbs.model import run_export
+
+    run_export(model, project, to=to, out=out, slides=slides or [], as_json=as_json)
+
+
+@model_cli.command("import")
+def model_import(
+    source: Annotated[Path, typer.Argument(help="Folder of WSInfer's or ours, or an .onnx, .pt or .safetensors file.")],
+    project: ProjectOption = HERE,
+    config: Annotated[
+        Path | None,
+        typer.Option(dir_okay=False, help="WSInfer's config.json.", show_default="config.json beside the model"),
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(help="Name of the model, before its hash.", show_default="as folder or file")
+    ] = None,
+    trust: Annotated[
+        str | None,
+        typer.Option(metavar="SHA256", help="You trust the file with this SHA-256 to run its code (TorchScript)."),
+    ] = None,
+    entry_point: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Installed code (gemslide.models) that builds the network of a .safetensors file."
+        ),
+    ] = None,
+    outputs: Annotated[
+        Literal["logits", "probabilities"] | None,
+        typer.Option(help="What the network gives.", show_default="found out by running it"),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a package of somebody else's model: WSInfer, ONNX, TorchScript, or weights for installed code."""
+    from pipeline.verbs.model import run_import
+
+    run_import(
+        source,
+        project,
+        config=config,
+        name=name,
+        trust=trust,
+        entry_point=entry_point,
+        outputs=outputs,
+        as_json=as_json,
+    )
+
+
+@model_cli.command("check")
+def model_check(
+    model: Annotated[str, typer.Argument(help="Model id, or a package folder.")],
+    project: ProjectOption = HERE,
+    as_json: JsonOption = False,
+) -> None:
+    """Whether a package is whole, and what its network gives for probe images."""
+    from pipeline.verbs.model import run_check
+
+    run_check(model, project, as_json=as_json)
+
+
+@model_cli.command("card")
+def model_card(
+    model: Annotated[str, typer.Argument(help="Model id, or a package folder.")],
+    project: ProjectOption = HERE,
+    as_json: JsonOption = False,
+) -> None:
+    """What a model was trained on, how good it is, what it is for and where it ends."""
+    from pipeline.verbs.model import run_card
+
+    run_card(model, project, as_json=as_json)

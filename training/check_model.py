@@ -1,0 +1,78 @@
+"""`python -m training.check_model PACKAGE`: is this package whole, and does its network do what it says?
+
+Says in one JSON line on standard output what was found.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import sys
+from pathlib import Path
+from typing import Any
+
+from training.answer import answer
+from training.errors import UnreadableError
+from training.foundation.reading import read_regular
+from training.networks.probe import probe
+from training.package_config import PackageConfig, read_package_config
+from training.package_metrics import read_metrics
+from training.package_network import trained_network
+
+
+def check_package(package: Path) -> dict[str, Any]:
+    """Open a package and run its network on probe images.
+
+    Returns:
+        what it says of itself, and what was checked.
+
+    Raises:
+        GemslideError: it is damaged, does not fit together, is not trusted, or its network gives nonsense.
+    """
+    package = package.resolve()
+    config = read_package_config(package)
+    ours = config.gemslide
+    network, sha256 = trained_network(package, config)
+    probe(network, str(package), tile_px=config.patch_size_pixels, num_classes=config.num_classes, outputs=ours.gives)
+    metrics = read_metrics(package / "metrics.json")
+    return {
+        "model_id": package.name, "runtime": ours.runtime, "outputs": ours.gives, "class_names": config.class_names,
+        "tile_px": config.patch_size_pixels, "mpp": config.spacing_um_px, "sha256": sha256,
+        "trust": ours.trust.model_dump() if ours.trust else None,
+        "entry_point": ours.entry_point.value if ours.entry_point else None,
+        "stain": ours.stain.method if ours.stain else None, "knows_hues": ours.hues is not None,
+        "knows_focus": ours.focus is not None, "metrics": dict(metrics.figures),
+        "checked": _checked(package, config),
+    }  # fmt: skip
+
+
+def _checked(package: Path, config: PackageConfig) -> list[str]:
+    """What was looked at, for people; files beside the weights are hashed here.
+
+    Raises:
+        UnreadableError: one of them is missing, or another file than `config.json` says.
+    """
+    done = ["config.json", "SHA-256 of the weights", "one run on probe images", "metrics.json"]
+    for name, wanted in config.gemslide.files.items():
+        path = package / Path(name).name
+        try:
+            found = hashlib.sha256(read_regular(path, max_bytes=path.stat().st_size)).hexdigest()
+        except OSError as error:
+            raise UnreadableError(f"{path}: {error.strerror}. Copy the package again.") from error
+        if found != wanted:
+            raise UnreadableError(
+                f"{path}: has the SHA-256 {found}, config.json says {wanted}. Copy the package again."
+            )
+        done.append(f"SHA-256 of {path.name}")
+    return done
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m training.check_model")
+    parser.add_argument("package", type=Path)
+    arguments = parser.parse_args()
+    return answer(lambda: check_package(arguments.package))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

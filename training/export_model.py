@@ -1,0 +1,193 @@
+"""`python -m training.export_model PACKAGE --format onnx|torchscript|wsinfer --out FOLDER --tiles TILES.npy`.
+
+Writes a folder that other programs, and `gemslide model import`, take; only when the exported file gives the same
+numbers as the package on real tiles. Says in one JSON line on standard output what came of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from training.answer import answer
+from training.augment import to_input
+from training.errors import BadRecipeError, ImplausibleOutputError, UnreadableError
+from training.export_formats import FORMATS, Format, onnx_bytes, torchscript_bytes, with_logits
+from training.foundation.model_files import WEIGHTS_FILES, Runtime
+from training.foundation.publish import new_folder, write_bytes_atomic
+from training.foundation.reading import read_json_file, read_regular
+from training.models.build import Outputs, probabilities
+from training.networks.onnx_network import OnnxNetwork
+from training.networks.torchscript import run_torchscript
+from training.package_config import PackageConfig, read_package_config
+from training.package_network import trained_network
+
+TOLERANCE = 1e-4
+"""Largest difference on any tile: of a probability, and of an output as a share of the largest one where that is above
+1 (float32 has seven digits)."""
+BATCH_SIZES = (1, 2, 3)
+MAX_TEXT_BYTES = 2**20
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A file that holds the network."""
+
+    name: str
+    data: bytes
+    reopened: nn.Module
+    expected: nn.Module
+    """Whose numbers it must give."""
+
+    @property
+    def sha256(self) -> str:
+        return hashlib.sha256(self.data).hexdigest()
+
+
+def export_package(package: Path, to: Format, out: Path, tiles_nhwc: NDArray[np.uint8]) -> dict[str, Any]:
+    """Write a package's network in another format.
+
+    Args:
+        out: folder to write; must not be there yet.
+        tiles_nhwc: real tiles, uint8 (tiles, tile_px, tile_px, 3), as many as the largest of BATCH_SIZES or more.
+
+    Returns:
+        what was written, and the largest difference between the two networks' outputs.
+
+    Raises:
+        UnreadableError: the package is damaged, or `out` is there. BadRecipeError: this package cannot be exported so.
+        ImplausibleOutputError: the exported network gives other numbers. DiskFullError: no room.
+    """
+    package = package.resolve()
+    config = read_package_config(package)
+    if out.exists() or out.is_symlink():
+        raise UnreadableError(f"--out {out}: exists already; it may hold work. Delete it or name another folder.")
+    if config.gemslide.runtime not in ("torch", "entry-point"):
+        raise BadRecipeError(
+            f"model {package.name}: is a {config.gemslide.runtime} file itself, which cannot be turned into another "
+            "format. "
+            f"Copy its folder to pass it on."
+        )
+    network, sha256 = trained_network(package, config)
+    network.eval()
+    images = to_input(tiles_nhwc, config.gemslide.statistics.mean, config.gemslide.statistics.std).contiguous()
+    exported = _export(network, config, to, images)
+    gives: Outputs = "logits" if to == "wsinfer" else config.gemslide.gives
+    difference = largest_difference(exported.expected, exported.reopened, images, exported.name, outputs=gives)
+    _write(package, config, to, out, exported, sha256, difference)
+    return {
+        "model_id": package.name, "weights_sha256": sha256, "format": to, "out": str(out),
+        "file": exported.name, "sha256": exported.sha256,
+        "largest_difference": difference, "tolerance": TOLERANCE,
+        "tiles": len(images), "batch_sizes": list(BATCH_SIZES),
+    }  # fmt: skip
+
+
+def _export(network: nn.Module, config: PackageConfig, to: Format, images: Tensor) -> Exported:
+    if to == "onnx":
+        data = onnx_bytes(network, images)
+        reopened = OnnxNetwork(
+            data, "the exported file", tile_px=config.patch_size_pixels, num_classes=config.num_classes
+        )
+        return Exported(WEIGHTS_FILES["onnx"], data, reopened, network)
+    expected = with_logits(network, config.gemslide.gives) if to == "wsinfer" else network
+    data = torchscript_bytes(expected, images)
+    return Exported(WEIGHTS_FILES["torchscript"], data, run_torchscript(data, "the exported file"), expected)
+
+
+def largest_difference(
+    expected: nn.Module, exported: nn.Module, images: Tensor, name: str, *, outputs: Outputs
+) -> float:
+    """Between two networks on the same images, in batches of several sizes, as TOLERANCE counts it.
+
+    Raises:
+        ImplausibleOutputError: it is above TOLERANCE, or not a number.
+    """
+    worst = 0.0
+    with torch.inference_mode():
+        for size in BATCH_SIZES:
+            ours, theirs = expected(images[:size]), exported(images[:size])
+            of_outputs = (ours - theirs).abs().max() / ours.abs().max().clamp_min(1)
+            of_shares = (probabilities(ours, outputs) - probabilities(theirs, outputs)).abs().max()
+            difference = float(torch.stack([of_outputs, of_shares]).max())
+            if not difference <= TOLERANCE:
+                raise ImplausibleOutputError(
+                    f"{name}: its outputs differ by {difference:.3g} from the model's on a batch of {size} real tiles; "
+                    "at "
+                    f"most {TOLERANCE:g} is allowed. Nothing was written. This network cannot be exported so: use "
+                    "another "
+                    "--format."
+                )
+            worst = max(worst, difference)
+    return worst
+
+
+def _write(
+    package: Path, config: PackageConfig, to: Format, out: Path, exported: Exported, sha256: str, difference: float
+) -> None:
+    described = _described(package, to, exported, sha256, difference, config)
+    card = _read(read_regular, package / "card.md", max_bytes=MAX_TEXT_BYTES)
+    metrics = _read(read_regular, package / "metrics.json", max_bytes=MAX_TEXT_BYTES)
+    note = (
+        f"\n## Export\n\n`{exported.name}` was exported from model `{package.name}` (weights' SHA-256 `{sha256}`). On "
+        f"{len(BATCH_SIZES)} batches of real tiles its outputs differ from that model's by at most {difference:.2g}.\n"
+    )
+    with new_folder(out) as folder:
+        write_bytes_atomic(folder / exported.name, exported.data)
+        if to == "wsinfer":
+            weights = package / "model.safetensors"
+            write_bytes_atomic(folder / weights.name, _read(read_regular, weights, max_bytes=weights.stat().st_size))
+        write_bytes_atomic(folder / "config.json", json.dumps(described, indent=1).encode())
+        write_bytes_atomic(folder / "metrics.json", metrics)
+        write_bytes_atomic(folder / "card.md", card + note.encode())
+
+
+def _described(
+    package: Path, to: Format, exported: Exported, sha256: str, difference: float, config: PackageConfig
+) -> dict[str, Any]:
+    """`config.json` of the export: the package's own, with what is different about the file."""
+    described: dict[str, Any] = _read(read_json_file, package / "config.json", max_bytes=MAX_TEXT_BYTES)
+    origin = {"model_id": package.name, "weights_sha256": sha256, "largest_difference": difference}
+    ours = {**described["gemslide"], "exported_from": origin}
+    if to == "wsinfer":
+        ours |= {"weights_sha256": sha256, "files": {exported.name: exported.sha256}}
+    else:
+        runtime: Runtime = to
+        ours |= {
+            "runtime": runtime, "outputs": config.gemslide.gives, "weights_sha256": exported.sha256, "files": {},
+            "entry_point": None,
+        }  # fmt: skip
+    return {**described, "gemslide": ours}
+
+
+def _read(read: Callable[..., Any], path: Path, *, max_bytes: int) -> Any:
+    try:
+        return read(path, max_bytes=max_bytes)
+    except (OSError, ValueError) as error:
+        raise UnreadableError(f"{path}: cannot be read ({error}). Copy the package again.") from error
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m training.export_model")
+    parser.add_argument("package", type=Path)
+    parser.add_argument("--format", required=True, choices=FORMATS)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--tiles", type=Path, required=True)
+    arguments = parser.parse_args()
+    tiles_nhwc = np.load(arguments.tiles, allow_pickle=False)
+    return answer(lambda: export_package(arguments.package, arguments.format, arguments.out, tiles_nhwc))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Networks that gemslide does not build itself: ONNX files, TorchScript files, and code of other packages."""

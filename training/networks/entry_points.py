@@ -1,0 +1,69 @@
+"""Networks that installed packages offer by the entry-point group `gemslide.models`.
+
+What is registered is a function `build(*, num_classes: int, tile_px: int) -> torch.nn.Module`: a network for images
+(N, 3, tile_px, tile_px) that gives (N, num_classes), with fresh weights.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import EntryPoint, entry_points
+
+import torch
+
+from training.errors import UnreadableError
+from training.foundation.spelling import nearest
+
+GROUP = "gemslide.models"
+
+
+def find_entry_point(name: str, where: str) -> EntryPoint:
+    """The entry point of this name.
+
+    Raises:
+        UnreadableError: nobody installed here registers it.
+    """
+    found = {entry.name: entry for entry in entry_points(group=GROUP)}
+    if name in found:
+        return found[name]
+    near = nearest(name, sorted(found), most=3)
+    remedy = f"Did you mean {' or '.join(near)}?" if near else f"There are: {', '.join(sorted(found)) or 'none'}."
+    raise UnreadableError(
+        f"{where}: needs the network {name!r} from the entry-point group {GROUP}, and no package that is installed "
+        "here "
+        f"registers it. {remedy} Install the package that does."
+    )
+
+
+def build_from_entry_point(
+    entry: EntryPoint, where: str, *, value: str | None, num_classes: int, tile_px: int
+) -> torch.nn.Module:
+    """The network with fresh weights, made by installed code.
+
+    Args:
+        value: `module:function` that the package was made with; None: not known.
+
+    Raises:
+        UnreadableError: another function stands behind the name now, it cannot be imported, or does not give a network.
+    """
+    if value not in (None, entry.value):
+        raise UnreadableError(
+            f"{where}: made with the network {entry.name!r} of {value}, but here that name stands for {entry.value}. "
+            "Install the package that it was made with."
+        )
+    try:
+        build = entry.load()
+    except (ImportError, AttributeError) as error:
+        raise UnreadableError(
+            f"{where}: the network {entry.name!r} ({entry.value}) cannot be imported: {error!s:.200}. "
+            "Install its package again."
+        ) from error
+    try:
+        network = build(num_classes=num_classes, tile_px=tile_px)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise UnreadableError(
+            f"{where}: {entry.value} cannot build a network for {num_classes} classes and tiles of {tile_px} px: "
+            f"{error!s:.200}. It must take the keywords num_classes and tile_px."
+        ) from error
+    if not isinstance(network, torch.nn.Module):
+        raise UnreadableError(f"{where}: {entry.value} gives a {type(network).__name__}, no torch.nn.Module.")
+    return network

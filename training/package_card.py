@@ -1,0 +1,152 @@
+"""`card.md` of a model package: what a person must know before using the model, on one page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from training.data_facts import DataFacts, SplitFacts
+from training.foundation.research_use import RESEARCH_USE
+from training.intervals import DRAWS, FEW_GROUPS, LEVEL, Intervals
+
+INTENDED_USE = (
+    "Research on digitised, stained tissue sections of the kind that it was trained on: to find regions for a person "
+    "to "
+    "look at, and to compare methods. Every result is for a person who knows the tissue to judge."
+)
+NOT_INTENDED = (
+    "Not for diagnosis, treatment or triage of patients; it is no medical device and no regulator has assessed it."
+)
+NOT_KNOWN = "not known"
+FIGURES = {
+    "loss": "loss (cross-entropy)",
+    "accuracy": "accuracy",
+    "balanced_accuracy": "balanced accuracy (mean of the classes' recalls)",
+    "auc": "AUC (each class against the rest, mean)",
+}
+"""Names of `training.metrics` for people."""
+
+
+@dataclass(frozen=True)
+class CardContent:
+    """What stands on a card. Texts are plain; lists are lines of Markdown."""
+
+    model_id: str
+    network: str
+    class_names: Sequence[str]
+    tile_px: int
+    mpp: float
+    stain: str | None
+    """Method of stain normalisation."""
+    data: DataFacts | None
+    split_sha256: str
+    metrics: Mapping[str, float]
+    intervals: Intervals | None
+    trained: Sequence[str]
+    """How it came about, one sentence each."""
+    limits: Sequence[str] = field(default_factory=tuple)
+    """Further limits, one sentence each."""
+
+
+def card(content: CardContent) -> str:
+    """The page, as Markdown."""
+    return "\n".join(_lines(content)) + "\n"
+
+
+def _lines(content: CardContent) -> Iterator[str]:
+    yield from (f"# {content.model_id}", "", f"**{RESEARCH_USE}**", "")
+    yield from ("## What it is", "")
+    stain = f", their stain normalised by {content.stain}" if content.stain else ""
+    yield f"- Network: {content.network}."
+    yield f"- Input: tiles of {content.tile_px} × {content.tile_px} px at {content.mpp:g} µm/px{stain}."
+    yield f"- Output: a probability for each of {len(content.class_names)} classes: {_listed(content.class_names)}."
+    yield from ("", "## Intended use", "", INTENDED_USE, "", NOT_INTENDED, "")
+    yield from ("## Data", "", *_data(content), "")
+    yield from ("## Metrics", "", *_metrics(content), "")
+    yield from ("## Limits", "", *(f"- {line}" for line in _limits(content)), "")
+    yield from ("## How it was made", "", *(f"- {line}" for line in content.trained))
+
+
+def _data(content: CardContent) -> Iterator[str]:
+    if content.data is None:
+        yield f"What it was trained on is {NOT_KNOWN}."
+        return
+    splits = content.data.by_split
+    rows = [("", *splits), ("patients", *map(_patients, splits.values())), ("slides", *map(_slides, splits.values()))]
+    rows.append(("labelled tiles", *(str(each.tiles) for each in splits.values())))
+    rows += [
+        (f"of these {plain(name)}", *(str(each.by_class.get(name, 0)) for each in splits.values()))
+        for name in content.class_names
+    ]
+    yield from _table(rows)
+    scanners = [f"{plain(name)} ({count})" for name, count in content.data.scanners.items()]
+    yield ""
+    tile_set = plain(content.data.tile_set)
+    yield f"- Tile set: {tile_set}; tiles, labels and split have the SHA-256 `{content.split_sha256}`."
+    yield f"- Scanners, with their number of slides: {', '.join(scanners) or NOT_KNOWN}."
+    if any(each.patients is None for each in splits.values()):
+        yield "- Split: not every slide names its patient, so nobody can tell whether one stands on two sides."
+    else:
+        yield "- Split: by patient; none stands on two sides. Training saw `train` only."
+
+
+def _patients(split: SplitFacts) -> str:
+    return NOT_KNOWN if split.patients is None else str(split.patients)
+
+
+def _slides(split: SplitFacts) -> str:
+    return NOT_KNOWN if split.slides is None else str(split.slides)
+
+
+def _metrics(content: CardContent) -> Iterator[str]:
+    if not content.metrics:
+        yield "None came with it. Run `gemslide evaluate` on slides of your own before relying on it."
+        return
+    known = content.intervals.bounds if content.intervals else {}
+    rows = [("on the validation tiles", "value", f"{100 * LEVEL:g} % interval")]
+    for name, value in content.metrics.items():
+        bounds = known.get(name)
+        rows.append(
+            (FIGURES.get(name, plain(name)), f"{value:.4f}", f"{bounds[0]:.4f} to {bounds[1]:.4f}" if bounds else "–")
+        )
+    yield from _table(rows)
+    yield ""
+    yield _about_intervals(content.intervals)
+
+
+def _about_intervals(intervals: Intervals | None) -> str:
+    if intervals is None:
+        return "No intervals: whose tissue the tiles are was not known."
+    things = f"{intervals.groups} {intervals.by}{'' if intervals.groups == 1 else 's'}"
+    if not intervals.bounds:
+        return f"No intervals: with {things} in the validation there is nothing to draw from."
+    few = f" With fewer than {FEW_GROUPS} they come out too narrow." if intervals.groups < FEW_GROUPS else ""
+    return f"Intervals are percentiles of {DRAWS} bootstrap draws by {intervals.by}, from {things}.{few}"
+
+
+def _limits(content: CardContent) -> Iterator[str]:
+    yield "Other scanners, stains, organs and laboratories than those above were not tried: figures there may be lower."
+    if content.metrics:
+        yield (
+            "The validation tiles chose the epoch, so their figures flatter the model: `gemslide evaluate` on test "
+            "slides "
+            "says more."
+        )
+    yield "It gives every tile one of its classes, also a tile that is none of them."
+    yield from content.limits
+
+
+def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    yield f"| {' | '.join(rows[0])} |"
+    yield f"|{'---|' * len(rows[0])}"
+    yield from (f"| {' | '.join(row)} |" for row in rows[1:])
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(map(plain, names))
+
+
+def plain(text: str) -> str:
+    """A text of somebody else's, on one line, without what Markdown or HTML would make something of."""
+    flat = " ".join(text.split())
+    return "".join(f"\\{letter}" if letter in "\\`*_[]<>|#" else letter for letter in flat)
