@@ -20,8 +20,9 @@ from training.models.build import Outputs, probabilities
 from training.numerics import Numerics, ready_to_predict
 from training.package_config import PackageConfig, read_package_config
 from training.package_network import fresh_network, trained_network
+from training.rank_pipes import OTHER_RANK, connection_to
 
-__all__ = ["Classifier", "Numerics", "RunOn", "Running", "Seconds"]
+__all__ = ["OTHER_RANK", "Classifier", "Numerics", "RunOn", "Running", "Seconds", "connection_to"]
 
 VIEWS = {
     "none": ((0, False),),

@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 
 from pipeline.errors import ImplausibleOutputError
 from training import inference
+from training.inference import OTHER_RANK as OTHER_RANK
 from training.inference import Numerics as Numerics
 from training.inference import RunOn as RunOn
 from training.inference import Seconds
+from training.inference import connection_to as connection_to
 
 SUM_TOLERANCE = 1e-3
 CPU_BATCH_PX, GPU_BATCH_PX = 32 * 224**2, 512 * 224**2

@@ -13,8 +13,7 @@ from pipeline.errors import GemslideError, QcFailedError
 from pipeline.inference.devices import Devices, ManyDevices, OneDevice
 from pipeline.inference.infer import infer_slide
 from pipeline.inference.key import prediction_key, read_stored_key
-from pipeline.inference.predictor import Numerics, Predictor, RunOn
-from pipeline.inference.ranks import OTHER_RANK, connection_to
+from pipeline.inference.predictor import OTHER_RANK, Numerics, Predictor, RunOn, connection_to
 from pipeline.inference.stain_check import COLOUR_DISTANCE, NOT_KNOWN
 from pipeline.jobs.key import Key
 from pipeline.jobs.stage import Stage, StageReport

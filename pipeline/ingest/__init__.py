@@ -9,6 +9,6 @@ __all__, __getattr__ = public_names(
         "cohort_check": "check_entries",
         "ingest": "ingest_slide IngestRequest",
         "source_comparison": "verify_store",
-        "stage": "IngestStage",
+        "stage": "IngestIfMissing IngestStage",
     },
 )

@@ -9,5 +9,6 @@ __all__, __getattr__ = public_names(
         "pool": "Pool",
         "runner": "run_stages",
         "stage": "Stage StageReport",
+        "worker_process": "begin_worker",
     },
 )

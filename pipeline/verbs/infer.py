@@ -10,7 +10,6 @@ import typer
 from pipeline.cli_output import Reporter, report_errors
 from pipeline.config import Settings, load_settings
 from pipeline.files import sha256_of
-from pipeline.inference.ranks import OTHER_RANK, Rank, other_ranks
 from pipeline.ingest.ingest import IngestRequest
 from pipeline.jobs.stage import Stage
 from pipeline.names import find_package
@@ -18,7 +17,6 @@ from pipeline.project import Project, open_project
 from pipeline.run_record import RunRecord
 from pipeline.slide_names import SlideToDo, find_slides_to_do
 from pipeline.source_names import SourceNames
-from pipeline.store.threads import CORES
 from pipeline.verbs.stages import run_recorded
 from training.foundation.model_files import weights_file
 
@@ -30,25 +28,21 @@ def run_infer(model: str, slides: list[str], project_dir: Path, *, devices: str,
     with report_errors(as_json=as_json, reporter=reporter):
         settings = load_settings(project.settings_path)
         package = find_package(model, project)
-        todo, rank = find_slides_to_do(slides, project), Rank.of_this_process()
+        todo = find_slides_to_do(slides, project)
         # Its libraries take long to import: only when the names are known to be right.
-        from pipeline.inference.devices import named_devices
+        from pipeline.inference.sharing import serve_first_rank, share_of_this_process
         from pipeline.inference.stage import close_devices
 
-        names = named_devices(_of_this_rank(devices, rank))
-        if rank and len(todo) >= rank.world_size:
-            todo = todo[rank.number :: rank.world_size]  # results meet in the project folder
-        elif rank and rank.number:
-            _serve(rank, package, names[0], settings)
+        share = share_of_this_process(devices, len(todo))
+        if share.serves:
+            serve_first_rank(share, package, settings.infer)
             return
-        elif rank:
-            names = (*names, *other_ranks(rank))
         record = RunRecord(
             "infer",
-            {"infer": settings.infer.model_dump(mode="json"), "model": package.name, "devices": list(names)},
+            {"infer": settings.infer.model_dump(mode="json"), "model": package.name, "devices": list(share.devices)},
         )
         record.inputs.append({"id": package.name, "sha256": sha256_of(weights_file(package))})
-        stages = [_stage(slide, package, project, settings, names) for slide in todo]
+        stages = [_stage(slide, package, project, settings, share.devices) for slide in todo[share.slides]]
         try:
             run_recorded(stages, reporter, record, project)
         finally:
@@ -67,26 +61,6 @@ def _stage(slide: SlideToDo, package: Path, project: Project, settings: Settings
         return infer
     request = IngestRequest(slide.path, slide.slide_id, slide.manifest_mpp)
     return Chain(IngestIfMissing(request, project, settings.ingest), infer)
-
-
-def _of_this_rank(devices: str, rank: Rank | None) -> str:
-    """Under `torchrun`, a process has the GPU of its number on its machine, where nobody says otherwise."""
-    if devices != "auto" or rank is None:
-        return devices
-    from pipeline.inference.predictor import default_device
-
-    return f"cuda:{rank.number_here}" if default_device() == "cuda" else "cpu"
-
-
-def _serve(rank: Rank, package: Path, device: str, settings: Settings) -> None:
-    """With fewer slides than processes, the first one shares out their blocks, and the others predict them."""
-    from pipeline.inference.devices import serve
-    from pipeline.inference.ranks import connection_to
-    from pipeline.inference.stage import run_on_of
-
-    connection = connection_to(f"{OTHER_RANK}{rank.number}", is_caller=False)
-    serve(connection, package, run_on_of(device, settings.infer), threads=CORES)
-    connection.close()
 
 
 def _say_counts(reporter: Reporter) -> None:

@@ -29,6 +29,7 @@ CODES = {
     "unreadable",
     "no_slides",
     "which_series",
+    "qc_failed",
     "corrupt_tile",
     "not_brightfield_rgb",
     "claims_too_much",

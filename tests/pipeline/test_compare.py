@@ -5,12 +5,12 @@ import re
 import shutil
 
 import pytest
+from safetensors.torch import load_file
 
 from pipeline.compare import ABSENT, compare
 from pipeline.errors import UnreadableError
 from pipeline.project import Project
 from tests.model_packages import read_config, with_weights, write_config
-from training.inference import Classifier
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def another(project, model_id, run_id, change, *, new_weights=True):
     write_config(package, config)
     if not new_weights:
         return str(package)
-    state = Classifier.load(project.model_path(model_id)).network.state_dict()
+    state = load_file(project.model_path(model_id) / "model.safetensors")
     return with_weights(package, {name: (tensor + 1).contiguous() for name, tensor in state.items()}).name
 
 

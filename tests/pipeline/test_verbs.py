@@ -43,7 +43,7 @@ def test_the_verbs_are_those_of_the_contract_and_have_at_most_five_options_of_th
         "doctor", "info", "cohort init", "cohort check", "cohort pseudonymize",
         "annotations check", "annotations convert", "ingest", "verify", "qc",
         "tile", "plan", "train", "infer", "evaluate", "compare", "export", "demo",
-        "model export", "model import", "model check", "model card",
+        "model export", "model import", "model check", "model card", "check-invariance",
     }  # fmt: skip
     for name, command in found.items():
         assert len(options_of(command)) <= MAX_OWN_OPTIONS, name
@@ -140,7 +140,7 @@ def test_failed_slides_end_in_a_table_and_do_not_stop_the_others(gemslide, tmp_p
 
     assert done.code == 1
     assert {name: line["status"] for name, line in lines.items()} == {
-        "pointer": "refused", "cut": "refused", "good": "done", "missing": "refused",
+        "pointer": "unreadable", "cut": "unreadable", "good": "done", "missing": "unreadable",
     }  # fmt: skip
     assert "git lfs pull" in lines["pointer"]["message"]
     assert lines["cut"]["code"] in ("corrupt_tile", "unreadable")

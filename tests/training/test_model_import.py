@@ -18,6 +18,8 @@ from training.foundation.trusted import is_trusted, trusted_dir
 from training.import_model import import_model
 from training.import_source import find_import_source
 from training.inference import Classifier
+from training.package_config import read_package_config
+from training.package_network import trained_network
 
 pytestmark = [pytest.mark.usefixtures("own_trust", "one_thread"), pytest.mark.xdist_group("model-exchange")]
 
@@ -245,7 +247,11 @@ def test_weights_for_installed_code_come_in_and_predict(installed, weights, tile
         "name": "colours", "value": "their_models_of_test:build", "distribution": "their-models", "version": "2.1",
     }  # fmt: skip
     with torch.inference_mode():
-        expected = model.network(to_input(tiles, model.mean, model.std)).numpy()
+        expected = (
+            trained_network(imported, read_package_config(imported))[0]
+            .eval()(to_input(tiles, model.mean, model.std))
+            .numpy()
+        )
     np.testing.assert_allclose(model.predict(tiles), expected, atol=1e-6)
     np.testing.assert_allclose(expected.sum(1), 1, atol=1e-6)
     assert not np.allclose(Classifier.untrained(imported).predict(tiles), expected, atol=1e-2)

@@ -11,8 +11,10 @@ import pytest
 from pipeline.config import EvaluateConfig, InferConfig, QualityConfig
 from pipeline.errors import BadRecipeError, UnreadableError
 from pipeline.evaluation.evaluate import evaluate_model
-from pipeline.inference.infer import infer_slide, read_batches, slide_grid
+from pipeline.inference.blocks import TileSource, plan_slide
+from pipeline.inference.infer import infer_slide, slide_grid
 from pipeline.inference.predictor import Predictor
+from pipeline.inference.reading import TileFeed
 from pipeline.launch import train
 from pipeline.project import Project
 from pipeline.qc.check import check_quality
@@ -68,7 +70,7 @@ def test_tiles_are_the_slides_own_tiles_normalised(project, method):
     folder, _ = project
     plain, normalised = TileDataset(folder.root, "small"), TileDataset(folder.root, "small", stain=method)
     index = int(np.flatnonzero(plain.labels >= 0)[7])
-    slide_id = plain._slide_ids[index]
+    slide_id = plain.slides[index]
     normaliser = slide_normaliser(StoreReader(folder.store_path(slide_id)), describe(method))
 
     assert np.array_equal(normalised.read(index), normaliser(plain.read(index)))
@@ -82,11 +84,19 @@ def test_inference_sees_the_pixels_that_training_saw(project):
     dataset = TileDataset(folder.root, "small", predictor.class_names, stain=predictor.stain)
     reader = StoreReader(folder.store_path("small-test"))
     grid = slide_grid(reader, predictor)
-    mine = np.flatnonzero(dataset._slide_ids == "small-test")[:6]
+    mine = np.flatnonzero(dataset.slides == "small-test")[:6]
     cells = [int(y // grid.stride_px0 * grid.columns + x // grid.stride_px0) for _, x, y, _ in dataset._boxes[mine]]
 
-    ((_, tiles),) = read_batches(reader, grid, np.array(cells), 32, slide_normaliser(reader, predictor.stain))
+    level = reader.level_for_downsample(grid.mpp / reader.mpp0)
+    source = TileSource(reader.path, level, grid.side_px0, grid.tile_px, predictor.stain)
+    cells = np.array(cells)
+    plan = plan_slide(source, grid, cells, glass=cells[:0], downsample=reader.levels[level].downsample, batch_size=32)
+    with TileFeed() as feed:
+        feed.add(next(plan.blocks()))
+        read = feed.next().tiles_nhwc
+    tiles = read[np.argsort(plan.order)]
 
+    assert np.array_equal(np.sort(cells), cells)
     assert np.array_equal(tiles, np.stack([dataset.read(int(i)) for i in mine]))
 
 
@@ -96,7 +106,7 @@ def test_predictions_are_those_of_normalised_tiles_and_made_anew_when_the_fit_ch
     again = infer_slide("small-test", predictor, folder, InferConfig())
     stored = read_predictions(folder.store_path("small-test"), predictor.model_id)
     dataset = TileDataset(folder.root, "small", predictor.class_names, stain=predictor.stain)
-    index = int(np.flatnonzero(dataset._slide_ids == "small-test")[3])
+    index = int(np.flatnonzero(dataset.slides == "small-test")[3])
     _, x_px0, y_px0, _ = dataset._boxes[index]
     at = stored.at(float(x_px0), float(y_px0))
     expected = predictor.predict(dataset.read(index)[None])[0]

@@ -1,4 +1,4 @@
-"""Processes that `torchrun` started, on one machine or several, as devices of the first one.
+"""Pipes between processes that `torchrun` started, on one machine or several.
 
 Messages go through the key-value store that torchrun's processes share; results are small. Only processes of the same
 job can reach it, and they trust each other, as those of a training run do.
@@ -12,14 +12,10 @@ import pickle
 import threading
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import lru_cache
 from multiprocessing.connection import Connection
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from torch.distributed import TCPStore  # type: ignore[attr-defined]  # torch's stubs do not export it
-
+from torch.distributed import TCPStore  # type: ignore[attr-defined]  # torch's stubs do not export it
 
 OTHER_RANK = "rank:"
 """What the name of a device in another rank begins with."""
@@ -27,34 +23,9 @@ _POLL_S = 0.01
 _CLOSED = b""
 
 
-@dataclass(frozen=True)
-class Rank:
-    """Which of the processes this is."""
-
-    number: int
-    world_size: int
-    number_here: int
-    """On its machine: the number of its GPU."""
-
-    @classmethod
-    def of_this_process(cls) -> Rank | None:
-        """None: not started by `torchrun`, or alone."""
-        environment = os.environ
-        if int(environment.get("WORLD_SIZE", "1")) < 2 or "RANK" not in environment:
-            return None
-        return cls(int(environment["RANK"]), int(environment["WORLD_SIZE"]), int(environment.get("LOCAL_RANK", "0")))
-
-
-def other_ranks(rank: Rank) -> tuple[str, ...]:
-    """Names of all ranks but the first, as devices."""
-    return tuple(f"{OTHER_RANK}{number}" for number in range(1, rank.world_size))
-
-
 @lru_cache(maxsize=1)
 def _shared_store() -> TCPStore:
     """The store of torchrun's agent where there is one; else the first rank's own."""
-    from torch.distributed import TCPStore  # type: ignore[attr-defined]
-
     is_agents = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     return TCPStore(
         os.environ["MASTER_ADDR"],
