@@ -26,11 +26,12 @@ check: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# kill -9 at a hundred random moments of an ingest; and damaged slide files, as many as you like (SEED=2 CASES=5000).
+# kill -9 at a hundred random moments of an ingest, and of an inference; and damaged slide files, as many as you like (SEED=2 CASES=5000).
 SEED ?= 0
 CASES ?= 2000
 chaos: $(STAMP)
 	$(BIN)/python -m tests.pipeline.ingest.chaos --times 100 --seed $(SEED)
+	$(BIN)/python -m tests.pipeline.inference.chaos --times 100 --seed $(SEED)
 
 fuzz: $(STAMP)
 	$(BIN)/python -m tests.pipeline.slides.fuzz --seed $(SEED) --cases $(CASES)

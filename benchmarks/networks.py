@@ -1,0 +1,83 @@
+"""Networks that other programs have, for benchmarks: ours is in training/models."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from pipeline.inference.predictor import Predictor
+from training.forward_only import ForwardOnly
+from training.inference import Classifier, RunOn
+from training.models.build import probabilities
+from training.models.resnet_v2 import resnet_v2
+from training.numerics import ready_to_predict
+
+MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
+
+
+class BasicBlock(nn.Module):
+    """Two 3x3 convolutions and a shortcut; names as torchvision's, so that its weights fit."""
+
+    def __init__(self, channels_in: int, channels: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(channels_in, channels, 3, stride, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(channels)
+        self.relu = nn.ReLU(inplace=True)
+        self.conv2 = nn.Conv2d(channels, channels, 3, 1, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(channels)
+        changes = stride != 1 or channels_in != channels
+        shortcut = (nn.Conv2d(channels_in, channels, 1, stride, bias=False), nn.BatchNorm2d(channels))
+        self.downsample = nn.Sequential(*shortcut) if changes else None
+
+    def forward(self, x_nchw: Tensor) -> Tensor:
+        y_nchw = self.bn2(self.conv2(self.relu(self.bn1(self.conv1(x_nchw)))))
+        return self.relu(y_nchw + (x_nchw if self.downsample is None else self.downsample(x_nchw)))
+
+
+def resnet18(num_classes: int) -> nn.Sequential:
+    """He et al., CVPR 2016, table 1, as a chain of blocks."""
+    stem = (nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1))
+    blocks: list[nn.Module] = [nn.Sequential(*stem)]
+    channels_in = 64
+    for channels, stride in ((64, 1), (128, 2), (256, 2), (512, 2)):
+        blocks += [BasicBlock(channels_in, channels, stride), BasicBlock(channels, channels, 1)]
+        channels_in = channels
+    head = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, num_classes))
+    return nn.Sequential(*blocks, head)
+
+
+def resnet110(num_classes: int) -> nn.Sequential:
+    """The network that gemslide trains."""
+    return resnet_v2(depth=110, num_classes=num_classes)
+
+
+def predictor_of(network: nn.Module, name: str, *, tile_px: int, mpp: float, num_classes: int, run_on: RunOn) -> Predictor:
+    """A network as the pipeline runs a trained one."""
+    devices = [torch.device(part) for part in run_on.device.split("+")]
+    ready = ready_to_predict(network, devices, run_on.numerics, input_shape=(1, 3, tile_px, tile_px))
+    return Predictor(
+        Classifier(
+            model_id=name,
+            weights_sha256=None,
+            class_names=tuple(f"class {number}" for number in range(num_classes)),
+            tile_px=tile_px,
+            mpp=mpp,
+            mean=MEAN,
+            std=STD,
+            split_sha256="",
+            outputs="logits",
+            runtime="torch",
+            stain=None,
+            hues=None,
+            focus=None,
+            run_on=run_on,
+            forward_only=ForwardOnly(
+                network=ready,
+                probabilities=lambda outputs_nk: probabilities(outputs_nk, "logits"),
+                mean=MEAN,
+                std=STD,
+                device=devices[0],
+                numerics=run_on.numerics,
+            ),
+        )
+    )

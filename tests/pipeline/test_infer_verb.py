@@ -1,0 +1,109 @@
+"""`gemslide infer`: what it takes, what it says, and that every slide of a list ends in exactly one state."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+
+import pytest
+
+from pipeline.project import Project
+from tests.small_road import make_slide
+
+TISSUE = "[ingest.tissue]\nmpp = 4.0\nclose_um = 0\nmax_speck_um2 = 0\nmin_object_um2 = 0\nmax_hole_um2 = 0\n"
+
+
+@pytest.fixture
+def project(road, tmp_path):
+    """The road's models, and no slide."""
+    shutil.copytree(road.project.models_dir, tmp_path / "p" / "models")
+    (tmp_path / "p" / "gemslide.toml").write_text(TISSUE)
+    return Project(tmp_path / "p")
+
+
+def lines_of(done) -> dict[str, dict]:
+    return {line["slide_id"]: line for line in map(json.loads, done.out.splitlines())}
+
+
+def test_a_slide_file_is_ingested_on_the_way_and_only_once(road, project, tmp_path, gemslide):
+    make_slide(tmp_path / "fresh.tiff", 5)
+
+    first = gemslide("infer", road.model_id, tmp_path / "fresh.tiff", "--project", project.root, "--json")
+    again = gemslide("infer", road.model_id, tmp_path / "fresh.tiff", "--project", project.root, "--json")
+
+    assert (first.code, again.code) == (0, 0), first.err
+    assert [lines_of(done)["fresh"]["status"] for done in (first, again)] == ["done", "skipped"]
+    assert project.slide_ids() == ["fresh"]
+    assert (project.result_dir("fresh", road.model_id) / "predictions.csv").exists()
+    records = sorted(project.runs_dir.glob("*.json"))
+    seconds = json.loads(records[0].read_text())["seconds"]
+    assert {"ingest", "predict", "read", "decode", "transfer", "compute", "waiting", "write"} <= set(seconds)
+
+
+def test_a_file_that_was_replaced_is_noticed_though_its_name_is_the_same(road, project, tmp_path, gemslide):
+    make_slide(tmp_path / "S-1.tiff", 5)
+    assert gemslide("infer", road.model_id, tmp_path / "S-1.tiff", "--project", project.root).code == 0
+    make_slide(tmp_path / "S-1.tiff", 6)
+
+    done = gemslide("infer", road.model_id, tmp_path / "S-1.tiff", "--project", project.root, "--json")
+
+    assert done.code == 1
+    assert lines_of(done)["S-1"]["code"] == "changed_source"
+
+
+def test_every_slide_of_a_manifest_ends_in_one_state_and_the_counts_add_up(road, project, tmp_path, gemslide):
+    make_slide(tmp_path / "good.tiff", 5)
+    (tmp_path / "cut.tiff").write_bytes((tmp_path / "good.tiff").read_bytes()[:9000])
+    (tmp_path / "text.tiff").write_text("no slide")
+    (tmp_path / "cohort.csv").write_text(
+        "path,slide_id,mpp\ngood.tiff,good,\ncut.tiff,cut,\ntext.tiff,text,\ngood.tiff,coarse,3.0\nnone.tiff,missing,\n"
+    )
+
+    done = gemslide("infer", road.model_id, tmp_path / "cohort.csv", "--project", project.root, "--json")
+
+    lines = lines_of(done)
+    assert done.code == 1
+    assert Counter(line["status"] for line in lines.values()) == {"done": 1, "unreadable": 3, "refused": 1}
+    assert lines["coarse"]["code"] == "bad_recipe"
+    assert "needs: use a model trained on tiles of 3" in lines["coarse"]["message"]
+    assert "5 slides: 3 unreadable, 1 done, 1 refused" in done.err
+
+
+def test_slides_that_quality_control_did_not_find_good_can_be_left_out(road, project, gemslide):
+    shutil.copytree(road.project.store_path(road.test_slide), project.store_path(road.test_slide))
+    (project.root / "gemslide.toml").write_text("[infer]\nrequire_qc = true\n")
+
+    done = gemslide("infer", road.model_id, "--project", project.root, "--json")
+
+    line = lines_of(done)[road.test_slide]
+    assert (line["status"], line["code"]) == ("qc_failed", "qc_failed")
+    assert "Run `gemslide qc` first" in line["message"]
+
+
+def test_two_files_of_one_name_are_refused_before_anything_is_done(road, project, tmp_path, gemslide):
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        make_slide(tmp_path / folder / "S-1.tiff", 5)
+
+    done = gemslide("infer", road.model_id, tmp_path / "a/S-1.tiff", tmp_path / "b/S-1.tiff", "--project", project.root)
+
+    assert done.code == 1
+    assert "both would be slide 'S-1'" in done.err
+    assert project.slide_ids() == []
+
+
+def test_implausible_results_are_published_with_a_warning_or_refused_as_configured(road, project, gemslide):
+    """The model calls glass warm: it was trained on tissue alone."""
+    shutil.copytree(road.project.store_path(road.test_slide), project.store_path(road.test_slide))
+
+    flagged = gemslide("infer", road.model_id, "--project", project.root)
+    shutil.rmtree(project.store_path(road.test_slide) / "predictions")
+    (project.root / "gemslide.toml").write_text('[infer]\nrefuse = ["glass"]\n')
+    refused = gemslide("infer", road.model_id, "--project", project.root, "--json")
+
+    assert flagged.code == 0
+    assert "the model calls bare glass 'warm'" in flagged.err
+    assert lines_of(refused)[road.test_slide]["code"] == "insane_output"
+    assert 'leave "glass" out of [infer] refuse' in lines_of(refused)[road.test_slide]["message"]
+    assert not (project.store_path(road.test_slide) / "predictions" / road.model_id).exists()
