@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +13,8 @@ from numpy.typing import NDArray
 
 from pipeline.grid import TileGrid
 
-SQUARE_PX = 5120
-"""Side of the squares of a level whose tiles are read together: a chunk between two tiles is then decoded once."""
-BLOCK_TILES = 512
+MOST_ACROSS = 24
+"""Tiles along a square of tiles that are read together: a chunk between two of them is decoded once."""
 BLOCK_BYTES = 96 * 2**20
 """Of a block's finished tiles; one batch at least."""
 MAX_LOOKED_AT = 1000
@@ -66,7 +66,7 @@ class SlidePlan:
     batch_size: int
     num_glass: int = 0
     """The last tiles: without tissue, to see what the model makes of them."""
-    max_block_tiles: int = BLOCK_TILES
+    max_block_tiles: int = MOST_ACROSS**2
 
     @property
     def num_tissue(self) -> int:
@@ -100,13 +100,21 @@ class SlidePlan:
             )
 
 
+def tiles_across(tile_px: int, batch_size: int) -> int:
+    """Side of a square in tiles: where all of it is tissue, it is one block of whole batches.
+
+    The largest square that a block may hold and whose tiles fill batches; without such a one, the largest.
+    """
+    most = min(MOST_ACROSS, math.isqrt(max(1, BLOCK_BYTES // (3 * tile_px**2))))
+    return next((side for side in range(most, most // 2, -1) if side**2 % batch_size == 0), max(1, most))
+
+
 def plan_slide(
     source: TileSource,
     grid: TileGrid,
     chosen: NDArray[np.int64],
     *,
     glass: NDArray[np.int64],
-    downsample: float,
     batch_size: int,
 ) -> SlidePlan:
     """Order a slide's tiles square by square.
@@ -114,14 +122,13 @@ def plan_slide(
     Args:
         chosen: indices into the grid.
         glass: indices of tiles without tissue, which come last.
-        downsample: level-0 pixels per pixel of the level that is read.
     """
-    tiles_across = max(1, round(SQUARE_PX * downsample / grid.stride_px0))
-    squares_across = grid.columns // tiles_across + 1
+    across = tiles_across(grid.tile_px, batch_size)
+    squares_across = grid.columns // across + 1
 
     def square_of(tiles: NDArray[np.int64]) -> NDArray[np.int64]:
         rows, columns = np.divmod(tiles, grid.columns)
-        numbers: NDArray[np.int64] = rows // tiles_across * squares_across + columns // tiles_across
+        numbers: NDArray[np.int64] = rows // across * squares_across + columns // across
         return numbers
 
     tissue = chosen[np.lexsort((chosen, square_of(chosen)))]

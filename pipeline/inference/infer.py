@@ -128,7 +128,6 @@ class _SlideWork:
             grid,
             chosen,
             glass=glass_tiles(tissue, len(chosen)),
-            downsample=reader.levels[level].downsample,
             batch_size=config.batch_size or predictor.usual_batch_size,
         )
         return plan, grid

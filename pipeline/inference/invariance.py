@@ -93,7 +93,6 @@ def _plan(reader: StoreReader, predictor: Predictor, config: InferConfig, max_ti
         grid,
         chosen,
         glass=chosen[:0],
-        downsample=reader.levels[level].downsample,
         batch_size=config.batch_size or predictor.usual_batch_size,
     )
 

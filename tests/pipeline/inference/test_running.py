@@ -61,8 +61,7 @@ def make_plan(reader, predictor, *, batch_size=7, tile_px=None, level=None, **mo
     _, chosen = tissue_tiles(reader, grid, 0.1)
     level = reader.level_for_downsample(grid.mpp / reader.mpp0) if level is None else level
     source = TileSource(reader.path, level, grid.side_px0, tile_px or grid.tile_px, None)
-    downsample = reader.levels[level].downsample
-    return plan_slide(source, grid, chosen, glass=chosen[:0], downsample=downsample, batch_size=batch_size, **more)
+    return plan_slide(source, grid, chosen, glass=chosen[:0], batch_size=batch_size, **more)
 
 
 @pytest.mark.parametrize(("tile_px", "level"), [(32, 1), (64, 0), (48, 0), (80, 1)])
@@ -74,7 +73,7 @@ def test_tiles_come_in_full_batches_and_are_those_of_the_store_pixel_for_pixel(r
             feed.add(block)
         while not feed.is_empty:
             batch = feed.next()
-            seen[batch.number] = batch.tiles_nhwc
+            seen[batch.number] = batch.tiles_nhwc.copy()
 
     assert sorted(seen) == list(range(plan.num_batches))
     assert [len(seen[number]) for number in range(plan.num_batches - 1)] == [7] * (plan.num_batches - 1)

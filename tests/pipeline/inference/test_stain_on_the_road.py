@@ -90,7 +90,7 @@ def test_inference_sees_the_pixels_that_training_saw(project):
     level = reader.level_for_downsample(grid.mpp / reader.mpp0)
     source = TileSource(reader.path, level, grid.side_px0, grid.tile_px, predictor.stain)
     cells = np.array(cells)
-    plan = plan_slide(source, grid, cells, glass=cells[:0], downsample=reader.levels[level].downsample, batch_size=32)
+    plan = plan_slide(source, grid, cells, glass=cells[:0], batch_size=32)
     with TileFeed() as feed:
         feed.add(next(plan.blocks()))
         read = feed.next().tiles_nhwc
