@@ -313,7 +313,7 @@ def test_the_command_says_what_happened_in_one_line_per_slide_and_an_exit_code(t
     lines = sorted(lines, key=lambda line: line["slide_id"])  # they come as slides end
     assert (mixed, [(x["slide_id"], x["status"], x["code"]) for x in lines]) == (
         1,
-        [("a", "done", None), ("b", "refused", "unreadable")],
+        [("a", "done", None), ("b", "unreadable", "unreadable")],
     )
     assert (again, [(x["status"], x["code"]) for x in skipped]) == (0, [("skipped", None)])
     assert StoreReader(Path(lines[0]["output"])).slide_id == "a"

@@ -255,7 +255,7 @@ def test_the_command_has_one_line_per_store_and_an_exit_code(store, source, gems
     assert (whole.code, line["slide_id"], line["status"], line["code"]) == (0, "S-1", "done", None)
     assert line["message"] == "all files as written, 64 chunks per level decoded, pixels equal the source's"
     (line,) = map(json.loads, damaged.out.splitlines())
-    assert (damaged.code, line["slide_id"], line["status"]) == (1, "S-1", "refused")
+    assert (damaged.code, line["slide_id"], line["status"]) == (1, "S-1", "unreadable")
     assert (line["code"], SHARD in line["message"]) == ("damaged_store", True)
     assert in_words.code == 1
     assert "damaged_store" in in_words.err

@@ -105,7 +105,7 @@ def test_a_slide_whose_reader_crashes_fails_alone_and_goes_on_the_next_time(sour
     code, lines, err = finish(process)
 
     assert (code, {name: line["status"] for name, line in lines.items()}) == (
-        1, {"A": "done", "B": "done", "slow": "refused"}
+        1, {"A": "done", "B": "done", "slow": "unreadable"}
     )  # fmt: skip
     assert "the process that read (name left out) crashed or was ended (exit code -11)" in lines["slow"]["message"]
     assert "Traceback" not in err

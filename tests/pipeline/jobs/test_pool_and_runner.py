@@ -59,7 +59,7 @@ def test_every_slide_ends_once_and_an_error_or_a_crash_costs_one(tmp_path, worke
     ended = {report.outcome.slide_id: (report.outcome.status, report.outcome.code) for report in reports}
     assert len(reports) == len(names)
     assert ended == {
-        name: ("refused", "unreadable") if name in ("refuse", "crash") else ("done", None) for name in names
+        name: ("unreadable", "unreadable") if name in ("refuse", "crash") else ("done", None) for name in names
     }
     for report in reports:
         if report.outcome.slide_id == "crash":

@@ -139,5 +139,5 @@ def test_a_manifest_names_the_slides_and_those_not_ingested_are_refused(road, pr
 
     assert done.code == 1
     assert lines[VAL]["status"] in ("done", "skipped")
-    assert (lines["small-train"]["status"], lines["small-train"]["code"]) == ("refused", "unreadable")
+    assert (lines["small-train"]["status"], lines["small-train"]["code"]) == ("unreadable", "unreadable")
     assert "gemslide ingest" in lines["small-train"]["message"]
