@@ -71,8 +71,13 @@ def _report(report: IngestReport) -> StageReport:
     outcome = SlideOutcome(
         report.slide_id,
         "skipped" if report.skipped and not report.mask_made else "done",
-        message=f"{what}: levels {routes}; tissue {report.tissue_fraction:.1%}",
+        message=f"{what}: levels {routes}; tissue {report.tissue_fraction:.1%}{_damaged(report)}",
         output=str(report.store),
         seconds=report.seconds,
     )
     return StageReport(outcome, ({"id": report.slide_id, "sha256": report.sha256},), (report.store,))
+
+
+def _damaged(report: IngestReport) -> str:
+    tiles, of = report.damaged or (0, 0)
+    return f"; {tiles} of {of} tiles are damaged, and masked" if tiles else ""
