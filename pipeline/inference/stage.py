@@ -100,7 +100,8 @@ class InferStage(Stage):
         outcome = SlideOutcome(
             self.slide_id,
             "skipped" if report.skipped else "done",
-            message=f"{'kept' if report.skipped else 'done'}: {report.num_tiles} tiles, {report.num_hotspots} hotspots",
+            message=f"{'kept' if report.skipped else 'done'}: {report.num_tiles} tiles, {report.num_hotspots} hotspots"
+            + (f"; {report.damaged_tiles} tiles left out: they touch damage" if report.damaged_tiles else ""),
             output=str(report.result_dir),
             seconds=round(report.seconds.get("predict", 0.0) + report.seconds["write"], 3),
         )
