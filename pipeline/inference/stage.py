@@ -10,7 +10,7 @@ from typing import ClassVar
 from pipeline.config import InferConfig
 from pipeline.errors import GemslideError, QcFailedError
 from pipeline.inference.devices import Devices, ManyDevices, OneDevice
-from pipeline.inference.infer import infer_slide
+from pipeline.inference.infer import DAMAGED_TILES, InferReport, infer_slide
 from pipeline.inference.key import prediction_key, read_stored_key
 from pipeline.inference.predictor import Numerics, Predictor, RunOn
 from pipeline.inference.stain_check import COLOUR_DISTANCE, NOT_KNOWN
@@ -110,7 +110,7 @@ class InferStage(Stage):
             outcome,
             outputs=(report.result_dir,),
             seconds=report.seconds,
-            facts={COLOUR_DISTANCE: NOT_KNOWN if distance is None else distance},
+            facts={COLOUR_DISTANCE: NOT_KNOWN if distance is None else distance} | _damaged(report),
             warning="; ".join(oddity.words for oddity in report.oddities) or None,
         )
 
@@ -119,6 +119,10 @@ class InferStage(Stage):
 
     def _reader(self) -> StoreReader:
         return StoreReader(self.project.store_path(self.slide_id))
+
+
+def _damaged(report: InferReport) -> dict[str, int]:
+    return {DAMAGED_TILES: report.damaged_tiles} if report.damaged_tiles else {}
 
 
 def check_qc(reader: StoreReader) -> None:

@@ -71,13 +71,15 @@ def _report(report: IngestReport) -> StageReport:
     outcome = SlideOutcome(
         report.slide_id,
         "skipped" if report.skipped and not report.mask_made else "done",
-        message=f"{what}: levels {routes}; tissue {report.tissue_fraction:.1%}{_damaged(report)}",
+        message=f"{what}: levels {routes}; tissue {report.tissue_fraction:.1%}",
         output=str(report.store),
         seconds=report.seconds,
     )
-    return StageReport(outcome, ({"id": report.slide_id, "sha256": report.sha256},), (report.store,))
-
-
-def _damaged(report: IngestReport) -> str:
     tiles, of = report.damaged or (0, 0)
-    return f"; {tiles} of {of} tiles are damaged, and masked" if tiles else ""
+    return StageReport(
+        outcome,
+        ({"id": report.slide_id, "sha256": report.sha256},),
+        (report.store,),
+        facts={"damaged_tiles": tiles} if report.damaged else {},
+        warning=f"{tiles} of {of} tiles are damaged, and masked" if tiles else None,
+    )
