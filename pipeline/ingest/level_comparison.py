@@ -18,7 +18,7 @@ from pipeline.ingest.repaired import Position
 CELL_PX = 16
 """Side of a compared cell in pixels of the coarser level; less than any tile, and enough to even filters out."""
 MAX_DIFFERENCE = 24
-"""Difference of two means, of 255, from which one is wrong. docs/benchmarks/damaged.md has what whole slides show."""
+"""Difference of two means, of 255, from which one is wrong. docs/damaged_slides.md has what whole slides show."""
 _MAX_DRIFT_PX = CELL_PX / 4
 """By how much a ratio that is no whole number may shift the far end of the coarser level."""
 
