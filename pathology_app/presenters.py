@@ -32,6 +32,10 @@ def facts_text(reader: StoreReader) -> str:
     ]
     if reader.icc:
         facts.append("colours converted to sRGB with the scanner's ICC profile")
+    damaged = reader.attributes.damaged_tiles
+    if damaged:
+        of_all = reader.attributes.ingest["damaged"]["of"]
+        facts.append(f"{damaged} of {of_all} tiles are damaged in the slide's file: hatched, and never predicted")
     return " · ".join(facts)
 
 
@@ -48,6 +52,7 @@ def slide_data(slide: OpenSlide) -> dict[str, Any]:
     return {
         "slide_id": reader.slide_id,
         "mpp0": reader.mpp0,
+        "damaged": damaged_data(slide),
         "tile_url": f"/tiles/{reader.slide_id}/{{level}}/{{col}}_{{row}}.jpg?v={slide.version}",
         "levels": [
             {
@@ -60,6 +65,13 @@ def slide_data(slide: OpenSlide) -> dict[str, Any]:
             for level in reader.levels
         ],
     }
+
+
+def damaged_data(slide: OpenSlide) -> dict[str, Any] | None:
+    """What is damaged in the slide's file (DamagedInfo); None where no damage is known."""
+    if slide.damaged is None:
+        return None
+    return {"url": f"/damaged/{slide.reader.slide_id}.png?v={slide.version}", "cell_px0": slide.damaged.cell_px0}
 
 
 def overlay_data(slide_id: str, opened: OpenPredictions, class_index: int) -> dict[str, Any]:

@@ -58,6 +58,9 @@ class IngestConfig(Section):
     """Levels are added, each half the last, until the longer side is at most this."""
     gate_tiles: int = Field(16, ge=4, le=100_000)
     """Tiles per level compared with a second decoder."""
+    damaged: Literal["refuse", "mask"] = "refuse"
+    """What becomes of a slide with damaged tiles: an error; or every tile is decoded to find them, and they are left
+    white, masked and counted."""
     tissue: TissueConfig = TissueConfig()
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.box import Box
+from pipeline.store.damaged import read_damaged
 from pipeline.store.labels import has_tissue, read_tissue
 from pipeline.store.overlays import Predictions, list_predictions, read_predictions
 from pipeline.store.reader import LevelArray, StoreReader
@@ -28,6 +29,9 @@ PREDICTION_OPACITY = 0.6
 _COLOURS_RGBA = np.array(
     [(1.0, 1.0, 0.0, 0.0)] * 4 + [(1.0, 1.0 - step / 6, 0.0, 0.4 + step / 10) for step in range(7)], np.float32
 )
+
+_DAMAGED_COLOURS = {None: (0.0, 0.0, 0.0, 0.0), 1: (0.0, 0.35, 1.0, 1.0)}
+"""No colour of stained tissue, nor of predictions."""
 
 
 class LevelYxc:
@@ -77,7 +81,7 @@ def _span(key: slice | int, size: int) -> tuple[int, int, slice | int]:
 
 
 def slide_layers(store_path: Path) -> list[Layer]:
-    """The slide, its tissue mask and every model's predictions, bottom to top.
+    """The slide, its tissue mask, every model's predictions, and what is damaged in its file, bottom to top.
 
     Raises:
         GemslideError: no store there, or a damaged one.
@@ -88,6 +92,8 @@ def slide_layers(store_path: Path) -> list[Layer]:
         layers.append(tissue)
     for model_id in list_predictions(store_path):
         layers += prediction_layers(read_predictions(store_path, model_id), reader.mpp0)
+    if (damaged := damaged_layer(store_path, reader.mpp0)) is not None:
+        layers.append(damaged)
     return layers
 
 
@@ -108,6 +114,20 @@ def tissue_layer(store_path: Path, mpp0: float) -> Layer | None:
         return None
     mask_yx, mpp = read_tissue(store_path)
     return mask_yx, {"name": "tissue", "opacity": 0.3, "visible": False, **_frame(mpp, mpp0)}, "labels"
+
+
+def damaged_layer(store_path: Path, mpp0: float) -> Layer | None:
+    """What is damaged in the slide's file, on top and shown; None where no damage is known.
+
+    Raises:
+        UnreadableError: the label is damaged itself, or missing.
+    """
+    found = read_damaged(store_path)
+    if found is None:
+        return None
+    mask_yx, cell_px0 = found
+    keywords = {"name": "damaged in the file", "opacity": 0.6, "colormap": _DAMAGED_COLOURS, "visible": True}
+    return mask_yx, {**keywords, **_frame(cell_px0 * mpp0, mpp0)}, "labels"
 
 
 def prediction_layers(predictions: Predictions, mpp0: float) -> list[Layer]:

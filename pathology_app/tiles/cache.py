@@ -8,9 +8,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from pipeline.errors import GemslideError, UnreadableError
 from pipeline.inference.hotspots import Hotspot, read_hotspots
 from pipeline.project import Project, slide_id_of
+from pipeline.store.damaged import read_damaged
 from pipeline.store.labels import read_tissue
 from pipeline.store.layout import PREDICTIONS
 from pipeline.store.overlays import Predictions, list_predictions, read_predictions
@@ -37,11 +41,21 @@ class UnknownNameError(GemslideError):
 
 
 @dataclass(frozen=True)
+class DamagedAreas:
+    """Where the slide's file is damaged: uint8 (rows, columns), 1 = damaged, and level-0 pixels along a cell."""
+
+    mask_yx: NDArray[np.uint8]
+    cell_px0: int
+
+
+@dataclass(frozen=True)
 class OpenSlide:
     """A slide ready to be read, with a word that changes when the store is written again."""
 
     reader: StoreReader
     version: str
+    damaged: DamagedAreas | None = None
+    """None where no damage is known."""
 
 
 @dataclass(frozen=True)
@@ -158,7 +172,8 @@ def _stamped(group: Path, *, what: str) -> tuple[Path, str]:
 
 
 def _open_slide(store_path: Path, version: str) -> OpenSlide:
-    return OpenSlide(StoreReader(store_path), version)
+    damaged = read_damaged(store_path)
+    return OpenSlide(StoreReader(store_path), version, DamagedAreas(*damaged) if damaged else None)
 
 
 def _open_predictions(store_path: Path, model_id: str, version: str) -> OpenPredictions:

@@ -1,4 +1,4 @@
-"""The prediction of one class as a small grey PNG: the browser gives it colours."""
+"""The prediction of one class, and the mask of damage, as small PNGs: the browser gives them colours."""
 
 from __future__ import annotations
 
@@ -16,6 +16,15 @@ def overlay_png(probabilities_yx: NDArray[np.floating]) -> bytes:
     """One pixel per cell, 8 bits of grey."""
     scaled = np.floor(probabilities_yx.astype(np.float32) * CODES) + 1
     codes = np.where(np.isnan(scaled), 0, scaled).astype(np.uint8)
+    return _png(codes)
+
+
+def mask_png(mask_yx: NDArray[np.uint8]) -> bytes:
+    """One pixel per cell, opaque black where the mask is 1 and clear elsewhere: the browser hatches what is opaque."""
+    return _png(np.stack([np.zeros_like(mask_yx), np.where(mask_yx, 255, 0).astype(np.uint8)], -1))
+
+
+def _png(values: NDArray[np.uint8]) -> bytes:
     stream = io.BytesIO()
-    Image.fromarray(codes).save(stream, "png")
+    Image.fromarray(values).save(stream, "png")
     return stream.getvalue()

@@ -2,6 +2,7 @@
 
     /tiles/{slide_id}/{level}/{col}_{row}.jpg
     /overlays/{slide_id}/{model_id}/{class_index}.png
+    /damaged/{slide_id}.png
     /thumbnails/{slide_id}.jpg
     /viewer/viewer-{hash}.js
 
@@ -21,7 +22,7 @@ from starlette.routing import BaseRoute, Route
 
 from pathology_app.text import READ_ERRORS, message_of
 from pathology_app.tiles.cache import BadLinkError, OpenSlide, SlideCache, UnknownNameError
-from pathology_app.tiles.overlay_png import overlay_png
+from pathology_app.tiles.overlay_png import mask_png, overlay_png
 from pathology_app.viewer.bundle import bundle_path
 from pipeline.errors import GemslideError, UnreadableError
 from pipeline.store.render import render_chunk_jpeg, render_thumbnail_jpeg
@@ -71,6 +72,18 @@ class TileServer:
             return f"{slide.version}-thumbnail", lambda: render_thumbnail_jpeg(slide.reader, THUMBNAIL_PX)
 
         return await self._answer(request, find, "image/jpeg")
+
+    async def damaged(self, request: Request) -> Response:
+        (slide_id,) = _match(request, r"(.+)\.png", "{slide_id}.png")
+
+        def find() -> Found:
+            slide = self._cache.slide(slide_id)
+            damaged = slide.damaged
+            if damaged is None:
+                raise UnknownNameError(f"slide {slide.reader.slide_id}: no damage is known of its file")
+            return f"{slide.version}-damaged", lambda: mask_png(damaged.mask_yx)
+
+        return await self._answer(request, find, "image/png")
 
     async def overlay(self, request: Request) -> Response:
         (class_index,) = _numbers(request, r"(\d{1,9})\.png", "{class_index}.png")
@@ -125,6 +138,7 @@ def viewer_routes(cache: SlideCache) -> list[BaseRoute]:
         for path, handler in (
             ("/tiles/{slide_id}/{rest:path}", server.tile),
             ("/overlays/{slide_id}/{model_id}/{rest:path}", server.overlay),
+            ("/damaged/{rest:path}", server.damaged),
             ("/thumbnails/{rest:path}", server.thumbnail),
             ("/viewer/{rest:path}", viewer_bundle),
             # Else Streamlit would answer with its page.

@@ -21,6 +21,7 @@ __all__, __getattr__ = public_names(
         "images": "decode_jpeg decode_jpeg_2000 encode_jpeg encode_jpeg_2000",
         "jpeg": "JpegError read_header",
         "stream_header": "StreamError",
+        "strict": "eighth_of_jpeg FACTOR",
         "tiff_segments": "decode_page decode_tile",
         "tile_streams": "ParsedTile TileStreams",
         "types": "DecodeError Pixels Stream StreamCodec",

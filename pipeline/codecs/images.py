@@ -1,10 +1,11 @@
 """JPEG and JPEG 2000 streams into pixels and back, by imagecodecs.
 
-All image codecs are called from this folder: here for single streams, in `tiff_segments.py` through tifffile, which
-undoes what a TIFF wraps around a codec, and in `dicom_frames.py` through wsidicom. Two libraries decode by themselves:
-OpenSlide (`slides/openslide/library.py`), whose decoders are what the reference decoder is for, and zarr
-(`slides/ome_zarr/library.py`), whose codecs are named by the folder. Copies in TIFF are encoded by tifffile
-(`export/tiff/writer.py`), the web viewer's overlays by Pillow (`pathology_app/tiles/overlay_png.py`).
+All image codecs are called from this folder: here for single streams, in `strict.py` to find damage, in
+`tiff_segments.py` through tifffile, which undoes what a TIFF wraps around a codec, and in `dicom_frames.py` through
+wsidicom. Two libraries decode by themselves: OpenSlide (`slides/openslide/library.py`), whose decoders are what the
+reference decoder is for, and zarr (`slides/ome_zarr/library.py`), whose codecs are named by the folder. Copies in TIFF
+are encoded by tifffile (`export/tiff/writer.py`), the web viewer's overlays by Pillow
+(`pathology_app/tiles/overlay_png.py`).
 """
 
 from __future__ import annotations

@@ -29,9 +29,13 @@ from pipeline.jobs.key import is_finished
 from pipeline.progress import Advance, no_bar
 from pipeline.project import Project
 from pipeline.run_record import versions
+from pipeline.store.damaged import damaged_fraction
 from pipeline.store.labels import read_tissue
 from pipeline.store.overlays import Predictions, new_predictions
 from pipeline.store.reader import StoreReader
+
+DAMAGED_TILES = "damaged_tiles"
+"""Key in predictions' attributes."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,8 @@ class InferReport:
     """From the model's training tiles (`stain_check`); None: not known."""
     warnings: tuple[str, ...]
     """What a person should know before relying on the predictions; clauses."""
+    damaged_tiles: int = 0
+    """Tiles of the grid that were left out since they touch damage in the slide's file."""
 
 
 def infer_slide(
@@ -112,6 +118,7 @@ class _SlideWork:
         self._package, self._source = package, source
         self.result_dir = project.result_dir(reader.slide_id, predictor.model_id)
         self._seconds: dict[str, float] = {}
+        self._damaged_tiles = 0
 
     def plan(self) -> tuple[SlidePlan, TileGrid]:
         """Which tiles, in which batches.
@@ -122,6 +129,7 @@ class _SlideWork:
         reader, predictor, config = self._reader, self._predictor, self._config
         grid = slide_grid(reader, predictor, overlap=config.overlap)
         tissue, chosen = tissue_tiles(reader, grid, config.min_tissue)
+        self._damaged_tiles = int(np.isnan(tissue).sum())
         level = reader.level_for_downsample(grid.mpp / reader.mpp0)
         plan = plan_slide(
             TileSource(reader.path, level, grid.side_px0, grid.tile_px, predictor.stain),
@@ -184,6 +192,7 @@ class _SlideWork:
                 "made_from": key,
                 "versions": versions(),
                 COLOUR_DISTANCE: distance,
+                DAMAGED_TILES: self._damaged_tiles,
                 "oddities": {oddity.name: oddity.words for oddity in oddities},
             },
         )
@@ -227,15 +236,22 @@ class _SlideWork:
             seconds={phase: round(value, 3) for phase, value in seconds.items()},
             colour_distance=stored_distance(predictions),
             warnings=(*(oddity.words for oddity in oddities), *([unwritten] if unwritten else [])),
+            damaged_tiles=_damaged_tiles(predictions),
         )
 
     def _facts(self, predictions: Predictions) -> dict[str, object]:
         """For the report."""
         return {
             "tiles": int(np.isfinite(predictions.probabilities_cyx[0]).sum()),
+            "damaged_tiles": _damaged_tiles(predictions),
             "colour_distance": stored_distance(predictions),
             "flags": [oddity.words for oddity in stored_oddities(predictions)],
         }
+
+
+def _damaged_tiles(predictions: Predictions) -> int:
+    stored = predictions.attributes.get(DAMAGED_TILES, 0)
+    return stored if isinstance(stored, int) else 0
 
 
 def _check_classes(config: InferConfig, predictor: Predictor) -> None:
@@ -249,18 +265,21 @@ def _check_classes(config: InferConfig, predictor: Predictor) -> None:
 def tissue_tiles(
     reader: StoreReader, grid: TileGrid, min_tissue: float
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Share of each of the grid's tiles that is tissue, and indices of those with enough.
+    """Share of each of the grid's tiles that is tissue, NaN where it touches damage, and indices of those with enough.
 
     Raises:
         NoTissueError: there are none.
     """
     mask_yx, mask_mpp = read_tissue(reader.path)
     tissue = tissue_fraction(grid.corners_xy0, grid.side_px0, mask_yx, mask_mpp / reader.mpp0)
+    tissue[damaged_fraction(reader.path, grid.corners_xy0, grid.side_px0) > 0] = np.nan
     chosen = np.flatnonzero(tissue >= min_tissue)
     if not len(chosen):
+        damaged = f"; {np.isnan(tissue).sum()} touch damage in the slide's file" if np.isnan(tissue).any() else ""
         raise NoTissueError(
             f"slide {reader.slide_id}: none of {len(tissue)} tiles of {grid.side_px0} level-0 pixels is at least "
-            f"{min_tissue:.0%} tissue. Look at the tissue mask in the viewer; lower [infer] min_tissue if it is right."
+            f"{min_tissue:.0%} tissue{damaged}. Look at the tissue mask in the viewer; lower [infer] min_tissue if it "
+            "is right."
         )
     return tissue, chosen
 

@@ -11,7 +11,7 @@ from typing import ClassVar
 from pipeline.config import InferConfig
 from pipeline.errors import GemslideError, QcFailedError
 from pipeline.inference.devices import Devices, ManyDevices, OneDevice
-from pipeline.inference.infer import infer_slide
+from pipeline.inference.infer import DAMAGED_TILES, InferReport, infer_slide
 from pipeline.inference.key import prediction_key, read_stored_key
 from pipeline.inference.predictor import OTHER_RANK, Numerics, Predictor, RunOn, connection_to
 from pipeline.inference.stain_check import COLOUR_DISTANCE, NOT_KNOWN
@@ -140,7 +140,8 @@ class InferStage(Stage):
         outcome = SlideOutcome(
             self.slide_id,
             "skipped" if report.skipped else "done",
-            message=f"{'kept' if report.skipped else 'done'}: {report.num_tiles} tiles, {report.num_hotspots} hotspots",
+            message=f"{'kept' if report.skipped else 'done'}: {report.num_tiles} tiles, {report.num_hotspots} hotspots"
+            + (f"; {report.damaged_tiles} tiles left out: they touch damage" if report.damaged_tiles else ""),
             output=str(report.result_dir),
             seconds=round(report.seconds.get("predict", 0.0) + report.seconds["write"], 3),
         )
@@ -149,7 +150,7 @@ class InferStage(Stage):
             outcome,
             outputs=(report.result_dir,),
             seconds=report.seconds,
-            facts={COLOUR_DISTANCE: NOT_KNOWN if distance is None else distance},
+            facts={COLOUR_DISTANCE: NOT_KNOWN if distance is None else distance} | _damaged(report),
             warning="; ".join(report.warnings) or None,
         )
 
@@ -158,6 +159,10 @@ class InferStage(Stage):
 
     def _reader(self) -> StoreReader:
         return StoreReader(self.project.store_path(self.slide_id))
+
+
+def _damaged(report: InferReport) -> dict[str, int]:
+    return {DAMAGED_TILES: report.damaged_tiles} if report.damaged_tiles else {}
 
 
 def check_qc(reader: StoreReader) -> None:

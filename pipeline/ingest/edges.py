@@ -5,15 +5,14 @@ They are found by looking across the seam to their neighbour, confirmed against 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
-import cv2
 import numpy as np
 
 from pipeline.box import Box
-from pipeline.codecs.images import encode_jpeg, encode_jpeg_2000
 from pipeline.codecs.types import DecodeError, Pixels, Stream
 from pipeline.errors import CorruptTileError
+from pipeline.ingest.reduced import box_in_parent, encoded_tile, from_parent, tile_box
 from pipeline.ingest.repaired import Position, RepairedLevel
 from pipeline.slides.slide import EncodedLevel, NotCopied, Slide, one_stream
 from pipeline.store.chunks import decode_chunk
@@ -24,15 +23,20 @@ _SUSPICIOUS_SEAM = 12.0
 """Mean difference of pixels across a seam, over twice the one inside the neighbour, from which the parent is asked."""
 _SCRAMBLED = 24.0
 """Mean difference from the parent's mean that no filter or JPEG quality explains."""
-_QUALITY = 95
 
 
 class EdgeCheck:
-    """Looks at one reduced level of an Aperio slide; the slide shows the level before as it was repaired."""
+    """Looks at one reduced level of an Aperio slide; the slide shows the level before as it was repaired.
 
-    def __init__(self, slide: Slide, level: int, encoded: EncodedLevel) -> None:
-        self._slide, self._level, self._encoded = slide, level, encoded
-        self._size, self._parent = slide.info.levels[level], slide.info.levels[level - 1]
+    Args:
+        is_masked: whether a box of the level before has lost pixels; what covers them cannot be held against it.
+    """
+
+    def __init__(
+        self, slide: Slide, level: int, encoded: EncodedLevel, is_masked: Callable[[Box], bool] = lambda _: False
+    ) -> None:
+        self._slide, self._level, self._encoded, self._is_masked = slide, level, encoded, is_masked
+        self._size = slide.info.levels[level]
         self._parent_is_empty = _EmptyParts(slide, level - 1)
 
     def repair(self) -> RepairedLevel | None:
@@ -42,7 +46,7 @@ class EdgeCheck:
         def look(row: int, column: int) -> None:
             expected = self._repaired_if_bad(row, column)
             if expected is not None:
-                bad[row, column] = (self._encode(expected),)
+                bad[row, column] = (encoded_tile(expected, self._encoded.codec, self._encoded.tile_px),)
 
         parallel_for(look, self._candidates(), CORES)
         return RepairedLevel(self._encoded, dict(sorted(bad.items()))) if bad else None
@@ -58,9 +62,10 @@ class EdgeCheck:
         tile = self._decoded(row, column)
         if tile is not None and not self._seam_is_suspicious(row, column, tile):
             return None
-        if tile is None and self._parent_is_empty(self._box_in_parent(row, column)):
+        in_parent = self._box_in_parent(row, column)
+        if self._is_masked(in_parent) or (tile is None and self._parent_is_empty(in_parent)):
             return None
-        expected = self._from_parent(row, column)
+        expected = from_parent(self._slide, self._level, self._box(row, column))
         if tile is None:
             return None if (expected == FILL_VALUE).all() else expected
         difference = np.abs(tile.astype(np.int16) - expected).mean()
@@ -89,27 +94,11 @@ class EdgeCheck:
         seam, inside = np.abs(tile[:, 0] - last).mean(), np.abs(last - before).mean()
         return bool(seam > 2 * inside + _SUSPICIOUS_SEAM)
 
+    def _box(self, row: int, column: int) -> Box:
+        return tile_box(self._slide.info, self._level, self._encoded.tile_px, row, column)
+
     def _box_in_parent(self, row: int, column: int) -> Box:
-        """A tile in the parent's pixels."""
-        t, ratio = self._encoded.tile_px, self._size.downsample / self._parent.downsample
-        left, top = round(column * t * ratio), round(row * t * ratio)
-        right = min(round((column + 1) * t * ratio), self._parent.width_px)
-        bottom = min(round((row + 1) * t * ratio), self._parent.height_px)
-        return Box(left, top, max(1, right - left), max(1, bottom - top))
-
-    def _from_parent(self, row: int, column: int) -> Pixels:
-        t = self._encoded.tile_px
-        width_px = min(t, self._size.width_px - column * t)
-        height_px = min(t, self._size.height_px - row * t)
-        region = self._slide.read_region(self._level - 1, self._box_in_parent(row, column))
-        return np.asarray(cv2.resize(region, (width_px, height_px), interpolation=cv2.INTER_AREA), np.uint8)
-
-    def _encode(self, pixels: Pixels) -> bytes:
-        t = self._encoded.tile_px
-        full = np.pad(pixels, ((0, t - pixels.shape[0]), (0, t - pixels.shape[1]), (0, 0)), mode="edge")
-        return (
-            encode_jpeg(full, quality=_QUALITY) if self._encoded.codec == "imagecodecs_jpeg" else encode_jpeg_2000(full)
-        )
+        return box_in_parent(self._slide.info, self._level, self._box(row, column))
 
 
 class _EmptyParts:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from pipeline.config import IngestConfig
-from pipeline.errors import ChangedSourceError, GemslideError, LockedError, UnreadableError
+from pipeline.errors import ChangedSourceError, CorruptTileError, GemslideError, LockedError, UnreadableError
 from pipeline.files import new_folder, sha256_of_files
+from pipeline.ingest.damage import HOW_TO_MASK, Damage, refuse_mostly_damaged
+from pipeline.ingest.damage_scan import scan_for_damage
 from pipeline.ingest.gate import PassThroughGate
 from pipeline.ingest.label_in_image import refuse_label_in_image
 from pipeline.ingest.missing_mask import make_missing_mask
@@ -57,6 +60,8 @@ class IngestReport:
     seconds: float
     mask_made: bool = False
     """Of a store that was kept: whether its missing tissue mask was made again."""
+    damaged: tuple[int, int] | None = None
+    """Tiles of level 0 that are damaged and masked, and of how many; None: nobody looked."""
 
 
 def ingest_slide(
@@ -86,12 +91,17 @@ def ingest_slide(
         if store.exists():
             return _finished(store, _source(slide, sha256_of_files(slide.files)), mpp, config, start)
         before = _identity(slide)
-        with new_folder(store, resume_key=_resume_key(request, before, mpp, config)) as folder, _Hash(slide) as digest:
+        with (
+            new_folder(store, resume_key=_resume_key(request, before, mpp, config)) as folder,
+            _Hash(slide) as digest,
+            _say_how_to_mask(config),
+        ):
             if store.exists():
                 raise LockedError(f"{store.name}: another process finished it just now. Run again to check it.")
+            damage = _damage_of(slide, slide_id, config, advance)
             with PassThroughGate(slide, config.gate_tiles) as gate:
-                plans = plan_levels(slide, gate, config)
-                writer = StoreWriter(folder, slide, plans, config, mpp, advance)
+                plans = plan_levels(slide, gate, config, damage)
+                writer = StoreWriter(folder, slide, plans, config, mpp, advance, damage)
                 tissue = writer.write(slide_id, lambda: _source(slide, digest.result()))
             if _identity(slide) != before:
                 raise ChangedSourceError(
@@ -100,7 +110,28 @@ def ingest_slide(
                 )
     seconds = round(time.perf_counter() - start, 3)
     levels = tuple(plan.about for plan in plans)
-    return IngestReport(slide_id, store, digest.result(), False, tissue.fraction, levels, seconds)
+    damaged = (len(damage[0].tiles), damage[0].num_tiles) if damage else None
+    return IngestReport(slide_id, store, digest.result(), False, tissue.fraction, levels, seconds, damaged=damaged)
+
+
+def _damage_of(slide: Slide, slide_id: str, config: IngestConfig, advance: Advance) -> Damage | None:
+    """What is damaged in a slide; None where that is no question, since any damage that is met ends the ingest."""
+    if config.damaged == "refuse":
+        return None
+    damage = scan_for_damage(slide, config, advance)
+    refuse_mostly_damaged(damage, slide_id)
+    return damage
+
+
+@contextmanager
+def _say_how_to_mask(config: IngestConfig) -> Iterator[None]:
+    """A slide that is refused for its damage can be ingested all the same: whoever reads the refusal learns how."""
+    try:
+        yield
+    except CorruptTileError as error:
+        if config.damaged == "mask":
+            raise
+        raise CorruptTileError(f"{error} {HOW_TO_MASK}") from error
 
 
 class _Hash:
@@ -170,8 +201,14 @@ def _finished(store: Path, source: Source, mpp: Mpp, config: IngestConfig, start
     fraction = float(attributes.ingest.get("tissue_fraction", 0.0))
     seconds = round(time.perf_counter() - start, 3)
     return IngestReport(
-        reader.slide_id, store, source.sha256, True, fraction, attributes.levels, seconds, mask_made=mask is not None
-    )
+        reader.slide_id, store, source.sha256, True, fraction, attributes.levels, seconds, mask_made=mask is not None,
+        damaged=_stored_damage(attributes),
+    )  # fmt: skip
+
+
+def _stored_damage(attributes: SlideAttributes) -> tuple[int, int] | None:
+    damaged = attributes.ingest.get("damaged")
+    return (damaged["tiles"], damaged["of"]) if damaged else None
 
 
 def check_same_source(request: IngestRequest, store: Path) -> str:

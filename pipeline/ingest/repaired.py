@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable, Container
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from pipeline.box import Box
 from pipeline.codecs.types import Pixels, Stream
-from pipeline.slides.slide import EncodedLevel, NotCopied, Slide
+from pipeline.slides.slide import EncodedLevel, NotCopied, Slide, paste
 from pipeline.store.chunks import decode_chunk
 from pipeline.store.layout import FILL_VALUE
 
@@ -46,6 +47,38 @@ class RepairedLevel:
         return decode_chunk(self.codec, b"".join(self.repaired[position]), self.tile_px)
 
 
+def region_with_others(
+    slide: Slide,
+    level: int,
+    box: Box,
+    tile_px: int,
+    others: Container[Position],
+    pixels_of: Callable[[Position], Pixels | None],
+) -> Pixels:
+    """A box of a level in which some tiles are not the slide's own; these are never read.
+
+    Args:
+        others: those tiles.
+        pixels_of: what stands in place of one, (tile_px, tile_px, 3) or what of it lies in the level; None: white.
+    """
+    size = slide.info.levels[level]
+    inside = box.within(size.width_px, size.height_px)
+    tiles = list(itertools.product(*inside.cells(tile_px)))
+    if not any(tile in others for tile in tiles):
+        return slide.read_region(level, box)
+    region = np.full((box.height_px, box.width_px, 3), FILL_VALUE, np.uint8)
+    for row, column in tiles:  # one by one: the file's own tile may not even decode
+        if (row, column) in others:
+            tile = pixels_of((row, column))
+            if tile is not None:
+                inner = tile[: size.height_px - row * tile_px, : size.width_px - column * tile_px]
+                paste(region, inner, column * tile_px - box.x_px, row * tile_px - box.y_px)
+            continue
+        part = inside.overlap(Box(column * tile_px, row * tile_px, tile_px, tile_px))
+        paste(region, slide.read_region(level, part), part.x_px - box.x_px, part.y_px - box.y_px)
+    return region
+
+
 class RepairedSlide:
     """A slide that shows repaired tiles in place of its own."""
 
@@ -58,25 +91,10 @@ class RepairedSlide:
         return self._slide.openslide_file
 
     def read_region(self, level: int, box: Box) -> Pixels:
-        repaired, size = self.levels.get(level), self.info.levels[level]
-        inside = box.within(size.width_px, size.height_px)
-        if repaired is None or inside.is_empty:
+        repaired = self.levels.get(level)
+        if repaired is None:
             return self._slide.read_region(level, box)
-        t = repaired.tile_px
-        tiles = list(itertools.product(*inside.cells(t)))
-        if not any(tile in repaired.repaired for tile in tiles):
-            return self._slide.read_region(level, box)
-        region = np.full((box.height_px, box.width_px, 3), FILL_VALUE, np.uint8)
-        for row, column in tiles:  # one by one: the file's own tile may not even decode
-            left, top = max(inside.x_px, column * t), max(inside.y_px, row * t)
-            right, bottom = min(inside.right_px, (column + 1) * t), min(inside.bottom_px, (row + 1) * t)
-            if (row, column) in repaired.repaired:
-                tile = repaired.pixels((row, column))
-                part = tile[top - row * t : bottom - row * t, left - column * t : right - column * t]
-            else:
-                part = self._slide.read_region(level, Box(left, top, right - left, bottom - top))
-            region[top - box.y_px : bottom - box.y_px, left - box.x_px : right - box.x_px] = part
-        return region
+        return region_with_others(self._slide, level, box, repaired.tile_px, repaired.repaired, repaired.pixels)
 
     def encoded_level(self, level: int) -> EncodedLevel | NotCopied:
         return self.levels.get(level) or self._slide.encoded_level(level)

@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pipeline.config import IngestConfig
+from pipeline.ingest.damage import Damage
 from pipeline.ingest.edges import EdgeCheck
 from pipeline.ingest.gate import PassThroughGate
 from pipeline.ingest.left_out import APERIO
+from pipeline.ingest.masked import MaskedSlide
 from pipeline.ingest.repaired import Position, RepairedSlide
 from pipeline.slides.pyramid import LevelSize, level_size
 from pipeline.slides.slide import EncodedLevel, NotCopied, Slide
@@ -33,30 +35,37 @@ class LevelPlan:
         return self.encoded is None and self.decoder is None
 
 
-def plan_levels(slide: Slide, gate: PassThroughGate, config: IngestConfig) -> list[LevelPlan]:
+def plan_levels(
+    slide: Slide, gate: PassThroughGate, config: IngestConfig, damage: Damage | None = None
+) -> list[LevelPlan]:
     """Plans of the source's levels, then of levels each half the last, until the slide fits a screen.
+
+    Args:
+        damage: tiles that must not be shown; None where nobody has looked for them.
 
     Raises:
         CorruptTileError: a sampled tile that no decoder can read.
     """
-    repaired_slide = RepairedSlide(slide, {})
-    plans = [_of_source(repaired_slide, level, gate, config) for level in range(len(slide.info.levels))]
+    repaired_slide = RepairedSlide(_without(slide, damage), {})
+    plans = [_of_source(repaired_slide, level, gate, config, damage) for level in range(len(slide.info.levels))]
     return plans + list(_built(plans[-1].spec, len(plans), slide.info.levels[0], config))
 
 
-def _of_source(slide: RepairedSlide, level: int, gate: PassThroughGate, config: IngestConfig) -> LevelPlan:
+def _without(slide: Slide, damage: Damage | None) -> Slide:
+    return MaskedSlide(slide, damage) if damage and any(level.tiles for level in damage) else slide
+
+
+def _of_source(
+    slide: RepairedSlide, level: int, gate: PassThroughGate, config: IngestConfig, damage: Damage | None
+) -> LevelPlan:
     """The plan of a level; what was repaired in it is kept for the levels after it."""
-    size, own = slide.info.levels[level], slide.encoded_level(level)
-    repaired_at: tuple[Position, ...] = ()
-    if level and slide.info.format == APERIO and not isinstance(own, NotCopied):
-        repaired = EdgeCheck(slide, level, own).repair()
-        if repaired:
-            slide.levels[level], repaired_at = repaired, tuple(repaired.repaired)
+    size = slide.info.levels[level]
+    repaired_at = _repair(slide, level, damage)
     encoded, verdict = _passing(slide, level, gate, config, repaired_at)
     if encoded is None:
         spec = _spec(size, _decode_chunk_px(size, config), _codec(config), config.decode_shard_px, config)
         about = _level(level, size.downsample, "decode", spec, config, gate=verdict)
-        decoder = RepairedSlide(gate.decoder_after(verdict), slide.levels)
+        decoder = RepairedSlide(_without(gate.decoder_after(verdict), damage), slide.levels)
         return LevelPlan(about.model_copy(update={"rebuilt": repaired_at}), spec, decoder=decoder)
     is_last = level == len(slide.info.levels) - 1  # others may be built from it
     spec = _spec(size, encoded.tile_px, encoded.codec, config.decode_shard_px if is_last else config.shard_px, config)
@@ -65,6 +74,21 @@ def _of_source(slide: RepairedSlide, level: int, gate: PassThroughGate, config: 
         rebuilt=repaired_at,
     )  # fmt: skip
     return LevelPlan(about, spec, encoded=encoded)
+
+
+def _repair(slide: RepairedSlide, level: int, damage: Damage | None) -> tuple[Position, ...]:
+    """Tiles of a reduced level that are made from the level before: damaged ones, and those Aperio scrambles."""
+    if not level:
+        return ()
+    masked = damage[level].tiles if damage else frozenset()
+    own = slide.encoded_level(level)
+    if slide.info.format != APERIO or isinstance(own, NotCopied):
+        return tuple(sorted(masked))
+    is_masked = damage[level - 1].touches if damage else lambda _: False
+    repaired = EdgeCheck(slide, level, own, is_masked).repair()
+    if repaired:
+        slide.levels[level] = repaired
+    return tuple(sorted(masked | set(repaired.repaired if repaired else ())))
 
 
 def _spec(size: LevelSize, chunk_px: int, codec: Codec, shard_px: int, config: IngestConfig) -> ArraySpec:

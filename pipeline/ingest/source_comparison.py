@@ -10,6 +10,8 @@ import numpy as np
 from pipeline.box import Box
 from pipeline.errors import ChangedSourceError, DamagedStoreError
 from pipeline.files import sha256_of_files
+from pipeline.ingest.damage import LevelDamage, damage_in_store
+from pipeline.ingest.masked import MaskedSlide
 from pipeline.ingest.shards import halve
 from pipeline.slides.openslide.reader import VendorSlide
 from pipeline.slides.registry import open_slide
@@ -86,14 +88,14 @@ def _differences(reader: StoreReader, source: Path, series: str | None, sample_c
                 f"{reader.path}: was made from SHA-256 {reader.source_sha256[:12]}…, but {source.name} has "
                 f"{sha256[:12]}…. Name the slide it was made from; or, if the slide was replaced, ingest it again."
             )
-        found = []
+        found, damage = [], damage_in_store(reader, slide)
         for level, about in enumerate(attributes.levels):
             if about.route == "built":
                 found += _built_wrongly(reader, level, about, sample_chunks)
             elif about.quality is None:
                 path = slide.openslide_file if _openslide_decides(about) else None
                 decoder = opened.enter_context(VendorSlide(path, every_level=True)) if path else slide
-                found += _unlike_source(reader, level, about, decoder, sample_chunks)
+                found += _unlike_source(reader, level, MaskedSlide(decoder, damage), damage[level], sample_chunks)
         return found
 
 
@@ -103,13 +105,14 @@ def _openslide_decides(about: Level) -> bool:
     return gate is not None and not gate.equal and gate.tiles > 0 and gate.against.startswith("openslide")
 
 
-def _unlike_source(reader: StoreReader, level: int, about: Level, slide: Slide, sample_chunks: int) -> list[str]:
+def _unlike_source(reader: StoreReader, level: int, slide: Slide, damage: LevelDamage, sample_chunks: int) -> list[str]:
+    """Chunks that differ from the slide without its damage; what was made from the level before is no copy."""
     array, found = reader.levels[level], []
     t = array.chunk_px
     for row, column in sampled(array.array.spec, sample_chunks):
-        if (row, column) in about.rebuilt:
-            continue
         box = Box(column * t, row * t, t, t).within(array.width_px, array.height_px)
+        if level and damage.touches(box):
+            continue
         if not np.array_equal(reader.read_region(level, box), slide.read_region(level, box)):
             found.append(f"level {level}: pixels of the chunk in row {row}, column {column} are not the source's")
     return found

@@ -75,4 +75,11 @@ def _report(report: IngestReport) -> StageReport:
         output=str(report.store),
         seconds=report.seconds,
     )
-    return StageReport(outcome, ({"id": report.slide_id, "sha256": report.sha256},), (report.store,))
+    tiles, of = report.damaged or (0, 0)
+    return StageReport(
+        outcome,
+        ({"id": report.slide_id, "sha256": report.sha256},),
+        (report.store,),
+        facts={"damaged_tiles": tiles} if report.damaged else {},
+        warning=f"{tiles} of {of} tiles are damaged, and masked" if tiles else None,
+    )

@@ -9,8 +9,12 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from pipeline.codecs.types import Pixels, Stream
 from pipeline.config import IngestConfig
+from pipeline.ingest.damage import Damage, summary_of
 from pipeline.ingest.icc import strip_icc_text
 from pipeline.ingest.mpp import Mpp
 from pipeline.ingest.routes import LevelPlan
@@ -21,6 +25,7 @@ from pipeline.run_record import versions
 from pipeline.slides.slide import Slide
 from pipeline.store.array_reader import ArrayReader
 from pipeline.store.checksums import write_checksums
+from pipeline.store.damaged import write_damaged
 from pipeline.store.labels import write_tissue
 from pipeline.store.layout import IMAGE, ArraySpec
 from pipeline.store.metadata import (
@@ -49,9 +54,11 @@ class StoreWriter:
         config: IngestConfig,
         mpp: Mpp,
         advance: Advance = no_bar,
+        damage: Damage | None = None,
     ) -> None:
         self.folder, self.slide, self.plans, self.config, self.mpp = folder, slide, plans, config, mpp
-        self._advance = advance
+        self._advance, self._damage = advance, damage
+        self._damaged = _mask_of(damage, plans[0].spec) if damage and damage[0].tiles else None
 
     def write(self, slide_id: str, source: Callable[[], Source]) -> Tissue:
         """Write everything; the root group comes last, because it says that the store is complete.
@@ -62,6 +69,8 @@ class StoreWriter:
         start = time.perf_counter()
         levels = LevelsWriter(self.folder / IMAGE, self.plans, self._advance)
         tissue = self._write_levels(levels)
+        if self._damaged:
+            write_damaged(self.folder, self._damaged[0] > 0, self._damaged[1], self.mpp.mpp0, len(self.plans))
         write_tissue(self.folder, tissue.mask_yx, tissue.mpp, self.mpp.mpp0, len(self.plans))
         associated = self._write_associated()
         sums = levels.all_sums()
@@ -110,7 +119,8 @@ class StoreWriter:
         """Tissue in the whole slide at the mask's resolution (or its own if that is coarser), area-averaged."""
         first = self.plans[0].spec
         reader = ArrayReader(self.folder / IMAGE / self.plans[level].about.path, self.plans[level].spec)
-        return tissue_of_slide(reader, (first.width_px, first.height_px), self.mpp.mpp0, self.config.tissue)
+        size_wh_px0 = first.width_px, first.height_px
+        return tissue_of_slide(reader, size_wh_px0, self.mpp.mpp0, self.config.tissue, self._damaged)
 
     def _write_associated(self) -> list[tuple[str, ArraySpec]]:
         """Associated images that were asked for, as further series of the store, each in one shard."""
@@ -149,6 +159,7 @@ class StoreWriter:
                 "tissue_fraction": round(tissue.fraction, 6),
                 "background_lab": [round(v, 2) for v in tissue.background_lab],
                 "utc": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+                **({"damaged": summary_of(self._damage)} if self._damage else {}),
                 **found,
             },
         )
@@ -163,6 +174,15 @@ class StoreWriter:
         others = [(name, spec.width_px, spec.height_px, None) for name, spec in associated]
         xml = ome_xml([("slide", first.width_px, first.height_px, mpp0), *others])
         (self.folder / "OME" / "METADATA.ome.xml").write_text(xml, encoding="utf-8")
+
+
+def _mask_of(damage: Damage, finest: ArraySpec) -> tuple[NDArray[np.uint8], int]:
+    """Damaged tiles of level 0 as a mask with a cell for each, and a cell's side in level-0 pixels."""
+    t = damage[0].tile_px
+    mask_yx = np.zeros((-(-finest.height_px // t), -(-finest.width_px // t)), np.uint8)
+    for position in damage[0].tiles:
+        mask_yx[position] = 1
+    return mask_yx, t
 
 
 def _wait_for(copying: list[Future[None]]) -> None:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from pipeline.codecs.types import Pixels
 from pipeline.config import TissueConfig
 from pipeline.store.array_reader import ArrayReader
+from pipeline.store.damaged import damaged_cells
 
 Mask = NDArray[np.bool_]
 
@@ -45,32 +46,51 @@ def overview_downsample(mpp0: float, config: TissueConfig) -> float:
     return max(1.0, config.mpp / mpp0)
 
 
-def tissue_of_slide(level: ArrayReader, size_wh_px0: tuple[int, int], mpp0: float, config: TissueConfig) -> Tissue:
+def tissue_of_slide(
+    level: ArrayReader,
+    size_wh_px0: tuple[int, int],
+    mpp0: float,
+    config: TissueConfig,
+    damaged: tuple[NDArray[np.uint8], int] | None = None,
+) -> Tissue:
     """The tissue of a stored slide.
 
     Args:
         level: the coarsest that is at least as fine as the mask.
+        damaged: mask (y, x) of what the slide lost, and level-0 pixels along its cells; no tissue is found there.
     """
     downsample = overview_downsample(mpp0, config)
     width_px, height_px = (max(1, round(side_px / downsample)) for side_px in size_wh_px0)
-    return find_tissue(level.read_whole(width_px, height_px), downsample * mpp0, config)
+    lost_yx = None if damaged is None else damaged_cells(*damaged, (height_px, width_px), downsample)
+    return find_tissue(level.read_whole(width_px, height_px), downsample * mpp0, config, lost_yx)
 
 
-def find_tissue(pixels: Pixels, mpp: float, config: TissueConfig) -> Tissue:
+def find_tissue(pixels: Pixels, mpp: float, config: TissueConfig, lost_yx: Mask | None = None) -> Tissue:
     """Mask of the tissue in an overview.
 
     Args:
         pixels: the whole slide, uint8 (height, width, 3), at `mpp` microns per pixel.
+        lost_yx: cells that are never tissue, and of which the background's colour is not taken.
     """
     blurred: Pixels = np.asarray(cv2.GaussianBlur(pixels, (3, 3), 0), np.uint8)
-    step = max(1, int(np.sqrt(blurred.shape[0] * blurred.shape[1] / _BACKGROUND_SAMPLE)))
-    background = background_colour(to_lab(np.ascontiguousarray(blurred[::step, ::step])))
+    background = background_colour(to_lab(_background_sample(blurred, lost_yx)))
     mask = np.empty(blurred.shape[:2], bool)
     for top in range(0, len(blurred), _BAND_ROWS):
         away = to_lab(blurred[top : top + _BAND_ROWS]) - np.asarray(background, np.float32)
         np.multiply(away, away, out=away)
         mask[top : top + _BAND_ROWS] = away[..., 0] + away[..., 1] + away[..., 2] > config.min_delta_e**2
-    return Tissue(_clean(mask, mpp, config), mpp, background)
+    if lost_yx is None:
+        return Tissue(_clean(mask, mpp, config), mpp, background)
+    return Tissue(_clean(mask & ~lost_yx, mpp, config) & ~lost_yx, mpp, background)
+
+
+def _background_sample(pixels: Pixels, lost_yx: Mask | None) -> Pixels:
+    """Pixels at regular distances, (rows, columns, 3); or those that are not lost, in one row."""
+    step = max(1, int(np.sqrt(pixels.shape[0] * pixels.shape[1] / _BACKGROUND_SAMPLE)))
+    if lost_yx is None or lost_yx.all():
+        return np.ascontiguousarray(pixels[::step, ::step])
+    kept = pixels[~lost_yx]
+    return np.ascontiguousarray(kept[:: max(1, len(kept) // _BACKGROUND_SAMPLE)][None])
 
 
 def to_lab(pixels: Pixels) -> NDArray[np.float32]:

@@ -19,11 +19,12 @@ __all__, __getattr__ = public_names(
         "array_reader": "ArrayReader",
         "checksums": "write_checksums",
         "chunks": "decode_chunk encode_zstd",
+        "damaged": "damaged_cells damaged_fraction read_damaged write_damaged",
         "inside": "check_inside INGEST_AGAIN",
         "integrity": "find_damage find_overlay_damage image_arrays sampled WITH_CHUNK_CHECKSUMS WITH_LIST",
         "labels": "has_tissue MASK_AGAIN read_label read_tissue write_tissue",
-        "layout": "ArraySpec CHECKSUM_CODEC CHECKSUMS Codec CONTRACT_VERSION FILL_VALUE IMAGE LABELS MAX_CHUNK_PX "
-        "MAX_SHARD_CHUNKS PREDICTIONS QUALITY TISSUE ZSTD_LEVEL",
+        "layout": "ArraySpec CHECKSUM_CODEC CHECKSUMS Codec CONTRACT_VERSION DAMAGED FILL_VALUE IMAGE LABELS "
+        "MAX_CHUNK_PX MAX_SHARD_CHUNKS PREDICTIONS QUALITY TISSUE ZSTD_LEVEL",
         "metadata": "first_finding Gate image_attributes Level MAX_LEVELS ome_xml read_json SlideAttributes Source "
         "write_group write_json",
         "overlays": "list_predictions MAX_CELL_PX0 nan_pyramid new_predictions Predictions predictions_path "

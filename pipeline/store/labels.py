@@ -1,4 +1,4 @@
-"""The label images of a store: tissue."""
+"""The label images of a store: tissue; `damaged.py` has the other."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from pipeline.errors import UnreadableError
 from pipeline.store.inside import INGEST_AGAIN
-from pipeline.store.layout import LABELS, TISSUE
+from pipeline.store.layout import DAMAGED, LABELS, TISSUE
 from pipeline.store.metadata import read_json, tissue_attributes, write_group
 from pipeline.store.plain_array import read_array, write_array
 
@@ -30,7 +30,8 @@ def write_tissue(store: Path, mask_yx: NDArray[np.bool_], mpp: float, mpp0: floa
     for index in range(num_datasets):
         write_array(store / TISSUE / str(index), mask, "yx", fill_value=0)
         mask = _majority_2x2(mask)
-    write_group(store / LABELS, {"ome": {"version": "0.5", "labels": ["tissue"]}})
+    names = ["tissue", "damaged"] if (store / DAMAGED).exists() else ["tissue"]
+    write_group(store / LABELS, {"ome": {"version": "0.5", "labels": names}})
     spacings = [mpp * 2**i for i in range(num_datasets)]
     write_group(store / TISSUE, tissue_attributes(spacings, mpp0))  # last: with it, the mask is complete
 

@@ -12,6 +12,8 @@ READABLE_VERSIONS = {1, 2, 3}
 IMAGE = "0"
 LABELS = "0/labels"
 TISSUE = "0/labels/tissue"
+DAMAGED = "0/labels/damaged"
+"""Only where the slide was damaged."""
 PREDICTIONS = "predictions"
 QUALITY = "quality"
 FILL_VALUE = 255

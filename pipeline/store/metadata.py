@@ -105,6 +105,20 @@ class SlideAttributes(_Strict):
             raise ValueError(f"tissue_fraction {fraction!r:.40} is no share")
         return ingest
 
+    @field_validator("ingest")
+    @classmethod
+    def damage_is_counted(cls, ingest: dict[str, Any]) -> dict[str, Any]:
+        damaged = ingest.get("damaged", {"tiles": 0, "of": 0})
+        counts = [damaged.get(name) for name in ("tiles", "of")] if isinstance(damaged, dict) else [None]
+        if not all(type(count) is int and 0 <= count <= MAX_PX0 for count in counts):
+            raise ValueError(f"damaged {damaged!r:.80} are no counts of tiles")
+        return ingest
+
+    @property
+    def damaged_tiles(self) -> int:
+        """Tiles of the source's finest level that were damaged, and are white and masked here."""
+        return int(self.ingest.get("damaged", {"tiles": 0})["tiles"])
+
     @model_validator(mode="after")
     def levels_in_order(self) -> Self:
         paths = [level.path for level in self.levels]
@@ -199,16 +213,29 @@ def image_attributes(name: str, spacings_um: Sequence[float]) -> dict[str, Any]:
 
 
 def tissue_attributes(spacings_um: Sequence[float], mpp0: float) -> dict[str, Any]:
-    """`ome` of the tissue label; its first cell is centred half a cell from the slide's corner."""
+    """`ome` of the tissue label."""
+    return _label_attributes("tissue", "majority", [0, 128, 0, 128], spacings_um, mpp0)
+
+
+def damaged_attributes(spacings_um: Sequence[float], mpp0: float, cell_px0: int) -> dict[str, Any]:
+    """`ome` of the label of what is damaged, and `gemslide` with the side of its cells in whole level-0 pixels."""
+    own = {"cell_px0": cell_px0}
+    return {**_label_attributes("damaged", "maximum", [200, 0, 0, 128], spacings_um, mpp0), "gemslide": own}
+
+
+def _label_attributes(
+    name: str, kind: str, rgba: list[int], spacings_um: Sequence[float], mpp0: float
+) -> dict[str, Any]:
+    """`ome` of a label of ones; its first cell is centred half a cell from the slide's corner."""
     offset_um = (spacings_um[0] - mpp0) / 2
     return {
         "ome": {
             "version": "0.5",
-            "multiscales": [multiscale("tissue", "majority", "yx", spacings_um, offset_um=offset_um)],
+            "multiscales": [multiscale(name, kind, "yx", spacings_um, offset_um=offset_um)],
             "image-label": {
                 "version": "0.5",
-                "colors": [{"label-value": 1, "rgba": [0, 128, 0, 128]}],
-                "properties": [{"label-value": 1, "class": "tissue"}],
+                "colors": [{"label-value": 1, "rgba": rgba}],
+                "properties": [{"label-value": 1, "class": name}],
                 "source": {"image": "../../"},
             },
         }

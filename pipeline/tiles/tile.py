@@ -32,6 +32,7 @@ from pipeline.grid import CoarseSlideError, tile_grid, tissue_fraction
 from pipeline.progress import Advance, no_bar
 from pipeline.project import Project
 from pipeline.slide_names import find_slide_ids, included_in
+from pipeline.store.damaged import damaged_fraction
 from pipeline.store.labels import read_tissue
 from pipeline.store.reader import StoreReader
 from pipeline.tiles.labels import SlideLabel, TileLabels, class_order, label_slide, label_tiles
@@ -226,7 +227,8 @@ def _rows(slide: _SlideToTile, config: TileConfig, classes: Sequence[str]) -> _T
     mask_yx, mask_mpp = read_tissue(reader.path)
     corners_xy0 = grid.corners_xy0
     tissue = tissue_fraction(corners_xy0, grid.side_px0, mask_yx, mask_mpp / reader.mpp0)
-    kept = tissue >= config.min_tissue
+    touches_damage = damaged_fraction(reader.path, corners_xy0, grid.side_px0) > 0
+    kept = (tissue >= config.min_tissue) & ~touches_damage
     scores, checked = tile_scores(reader, corners_xy0[kept], grid.side_px0)
     good = good_enough(scores, config.max_qc, checked=checked, slide_id=reader.slide_id)
     corners_xy0, tissue = corners_xy0[kept][good], tissue[kept][good]
@@ -247,7 +249,12 @@ def _rows(slide: _SlideToTile, config: TileConfig, classes: Sequence[str]) -> _T
         }
     )
     frame = pd.concat([frame, scores[good].reset_index(drop=True)], axis=1)
-    return _TiledSlide(slide, frame, grid.stride_px0, {"checked": checked, "left_out": int((~good).sum())})
+    quality: dict[str, object] = {
+        "checked": checked,
+        "left_out": int((~good).sum()),
+        "damaged_tiles": int(touches_damage.sum()),
+    }
+    return _TiledSlide(slide, frame, grid.stride_px0, quality)
 
 
 def _labels(

@@ -81,12 +81,19 @@ def _store_facts(path: Path) -> dict[str, Any]:
         ],
         "mpp": f"{reader.mpp0:g} ({about.mpp_source})",
         "tissue": f"{about.ingest.get('tissue_fraction', 0):.1%} of the slide",
+        "damaged": _damaged(about.ingest.get("damaged")),
         "source": f"{about.source.format}, SHA-256 {about.source.sha256}",
         "ICC profile": f"{len(reader.icc)} bytes" if reader.icc else "none",
         "scanned": _bounds(about.bounds_px0),
         "quality": (about.qc or {}).get("verdict", "not checked"),
         "predictions": list_predictions(path),
     }
+
+
+def _damaged(damaged: dict[str, Any] | None) -> str:
+    if damaged is None:
+        return "not looked for"
+    return f"{damaged['tiles']} of {damaged['of']} tiles, masked" if damaged["tiles"] else "none found"
 
 
 def _quality(entry: Level) -> str:

@@ -81,11 +81,13 @@ def _about(table: TileTable) -> Iterator[str]:
 
 def _outcome(slide_id: str, table: TileTable) -> SlideOutcome:
     count = int((table.frame["slide_id"] == slide_id).sum())
-    left_out = table.metadata["quality"][slide_id]["left_out"]
+    quality = table.metadata["quality"][slide_id]
+    left_out, damaged = quality["left_out"], quality.get("damaged_tiles", 0)
     if count:
         annotations = table.metadata["annotations"].get(slide_id)
         words = f"; annotations: {describe_repairs(annotations)}" if annotations else ""
         dropped = f"; {left_out} left out by max_qc" if left_out else ""
+        dropped += f"; {damaged} of the grid left out: they touch damage in the slide's file" if damaged else ""
         return SlideOutcome(slide_id, "done", message=f"{count} tiles{dropped}{words}")
     if left_out:
         message = (
@@ -93,7 +95,8 @@ def _outcome(slide_id: str, table: TileTable) -> SlideOutcome:
             f"{table.metadata['settings']['max_qc']}. Look at results/quality/{slide_id}/quality.png."
         )
         return SlideOutcome(slide_id, "qc_failed", code="qc_failed", message=message)
-    message = f"slide {slide_id}: no tile has enough tissue. Look at its tissue mask in the viewer."
+    which = "no tile without damage" if damaged else "no tile"
+    message = f"slide {slide_id}: {which} has enough tissue. Look at its tissue mask in the viewer."
     return SlideOutcome(slide_id, "no_tissue", code="no_tissue", message=message)
 
 

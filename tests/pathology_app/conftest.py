@@ -6,7 +6,7 @@ import pytest
 
 from pathology_app.tiles.cache import PROJECT_VARIABLE, SlideCache
 from pipeline.project import Project
-from tests.pathology_app.small_project import make_project
+from tests.pathology_app.small_project import make_damaged_project, make_project
 
 
 @pytest.fixture(scope="session")
@@ -18,6 +18,12 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
 @pytest.fixture(scope="session")
 def cache(project: Project) -> SlideCache:
     return SlideCache(project)
+
+
+@pytest.fixture(scope="session")
+def damaged_project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """The same with damaged tiles; tests must not change it."""
+    return make_damaged_project(tmp_path_factory.mktemp("damaged"))
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from pipeline.inference.hotspots import find_hotspots, write_hotspots
 from pipeline.ingest.ingest import IngestRequest, ingest_slide
 from pipeline.project import Project
 from pipeline.store.overlays import Predictions, write_predictions
+from tests.pipeline.damage import damage_tiles
 
 SLIDE_ID = "S-001"
 MODEL_ID = "demo-0a1b2c3d"
@@ -23,6 +24,9 @@ MPP0 = 0.5
 STRIDE_PX0 = 64
 HOTSPOTS_XY_PX0 = ((480, 864), (1376, 352))
 """Centres of the strongest cells, by falling score."""
+
+DAMAGED_TILES = {(1, 1), (1, 2), (2, 2), (5, 7)}
+"""(row, column) of tiles of 256 px; the last reaches beyond the slide's corner."""
 
 
 def make_project(root: Path) -> Project:
@@ -35,6 +39,17 @@ def make_project(root: Path) -> Project:
     write_predictions(project.store_path(SLIDE_ID), predictions, mpp0=MPP0)
     hotspots = find_hotspots(predictions, ["positive"], mpp0=MPP0, threshold=0.5, most=10)
     write_hotspots(project.result_dir(SLIDE_ID, MODEL_ID) / "hotspots.json", hotspots)
+    return project
+
+
+def make_damaged_project(root: Path) -> Project:
+    """The same slide with damaged tiles, masked; with the same predictions, as if they had been made before."""
+    project = Project(root)
+    write_tiff(root / "source.tiff")
+    columns = -(-WIDTH_PX0 // 256)
+    damage_tiles(root / "source.tiff", [row * columns + column for row, column in DAMAGED_TILES], "zeros")
+    ingest_slide(IngestRequest(root / "source.tiff", SLIDE_ID), project, IngestConfig(damaged="mask"))
+    write_predictions(project.store_path(SLIDE_ID), small_predictions(), mpp0=MPP0)
     return project
 
 

@@ -14,7 +14,15 @@ from pipeline.errors import UnreadableError
 from pipeline.project import Project
 from pipeline.store.layout import LABELS, TISSUE
 from pipeline.store.reader import StoreReader
-from tests.pathology_app.small_project import HEIGHT_PX0, MPP0, SLIDE_ID, STRIDE_PX0, WIDTH_PX0, small_predictions
+from tests.pathology_app.small_project import (
+    DAMAGED_TILES,
+    HEIGHT_PX0,
+    MPP0,
+    SLIDE_ID,
+    STRIDE_PX0,
+    WIDTH_PX0,
+    small_predictions,
+)
 
 
 @pytest.fixture(scope="module")
@@ -93,3 +101,12 @@ def test_the_reader_leaves_other_folders_alone(project: Project) -> None:
     reader = napari_get_reader(str(project.store_path(SLIDE_ID)))
     assert reader is not None
     assert len(reader(str(project.store_path(SLIDE_ID)))) == 4
+
+
+def test_damage_is_the_layer_on_top_and_is_shown(damaged_project: Project) -> None:
+    mask_yx, keywords, kind = slide_layers(damaged_project.store_path(SLIDE_ID))[-1]
+
+    assert (keywords["name"], kind, keywords["visible"]) == ("damaged in the file", "labels", True)
+    assert set(zip(*np.nonzero(mask_yx), strict=True)) == DAMAGED_TILES
+    assert keywords["scale"] == (256 * MPP0, 256 * MPP0)
+    assert keywords["translate"] == (255 * MPP0 / 2, 255 * MPP0 / 2)

@@ -7,6 +7,7 @@ import pytest
 
 from pathology_app import presenters
 from pathology_app.tiles.cache import SlideCache
+from pipeline.project import Project
 from tests.pathology_app.small_project import CLASS_NAMES, HOTSPOTS_XY_PX0, MODEL_ID, SLIDE_ID
 
 HOTSPOTS = [
@@ -23,6 +24,18 @@ def test_the_viewer_gets_every_level_with_its_own_chunks(cache: SlideCache) -> N
         {"level": 0, "width_px": 1800, "height_px": 1300, "chunk_px": 256, "downsample": 1.0},
         {"level": 1, "width_px": 450, "height_px": 325, "chunk_px": 256, "downsample": 4.0},
     ]
+
+
+def test_the_viewer_and_the_facts_tell_of_damage_and_only_where_there_is_some(
+    cache: SlideCache, damaged_project: Project
+) -> None:
+    whole, damaged = cache.slide(SLIDE_ID), SlideCache(damaged_project).slide(SLIDE_ID)
+
+    assert presenters.slide_data(whole)["damaged"] is None
+    data = presenters.slide_data(damaged)["damaged"]
+    assert (data["url"], data["cell_px0"]) == (f"/damaged/{SLIDE_ID}.png?v={damaged.version}", 256)
+    assert "damaged" not in presenters.facts_text(whole.reader)
+    assert "4 of 48 tiles are damaged in the slide's file: hatched" in presenters.facts_text(damaged.reader)
 
 
 def test_the_overlay_says_how_large_its_cells_are(cache: SlideCache) -> None:
@@ -46,7 +59,10 @@ def test_the_facts_tell_of_a_colour_conversion(cache: SlideCache) -> None:
     reader = cache.slide(SLIDE_ID).reader
     assert presenters.facts_text(reader) == "1800 × 1300 px (0.9 × 0.7 mm) · 0.5 µm per pixel · 2 levels"
 
-    profiled = SimpleNamespace(levels=reader.levels, size_wh_px0=reader.size_wh_px0, mpp0=reader.mpp0, icc=b"profile")
+    profiled = SimpleNamespace(
+        levels=reader.levels, size_wh_px0=reader.size_wh_px0, mpp0=reader.mpp0, icc=b"profile",
+        attributes=reader.attributes,
+    )  # fmt: skip
     assert "sRGB with the scanner's ICC profile" in presenters.facts_text(profiled)
 
 

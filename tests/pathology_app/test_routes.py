@@ -17,7 +17,7 @@ from pathology_app.tiles.cache import SlideCache
 from pathology_app.tiles.routes import CACHE_CONTROL, viewer_routes
 from pathology_app.viewer.bundle import bundle_path
 from pipeline.project import Project
-from tests.pathology_app.small_project import MODEL_ID, SLIDE_ID, small_predictions
+from tests.pathology_app.small_project import DAMAGED_TILES, MODEL_ID, SLIDE_ID, small_predictions
 from tests.pipeline.make import ingest, sample_image, write_aperio_j2k
 
 
@@ -68,6 +68,9 @@ def test_a_known_tile_is_not_sent_again(cache: SlideCache) -> None:
         (f"/overlays/{SLIDE_ID}/{MODEL_ID}/2.png", 404, "no_such_tile"),
         (f"/overlays/{SLIDE_ID}/nobody/0.png", 404, "unknown_name"),
         (f"/overlays/{SLIDE_ID}/..%2F0/0.png", 400, "bad_link"),
+        (f"/damaged/{SLIDE_ID}.png", 404, "unknown_name"),
+        (f"/damaged/{SLIDE_ID}.jpg", 400, "bad_link"),
+        ("/damaged/..%2Fsource.png", 400, "bad_link"),
         ("/viewer/viewer-000.js", 400, "bad_link"),
     ],
 )
@@ -152,3 +155,12 @@ def test_a_jpeg_2000_slide_is_shown_in_jpegs(tmp_path: Path) -> None:
     assert np.abs(shown - pixels[:256, :256]).mean() < 8  # noise of ±20 through a JPEG
     assert Image.open(io.BytesIO(thumbnail.content)).size == (320, 229)
     assert get(cache, "/tiles/j2k/0/3_0.jpg").status_code == 404
+
+
+def test_the_mask_of_damage_is_opaque_where_the_file_is_damaged(damaged_project: Project) -> None:
+    response = get(SlideCache(damaged_project), f"/damaged/{SLIDE_ID}.png")
+
+    grey_alpha = np.asarray(Image.open(io.BytesIO(response.content)))
+    assert response.headers["content-type"] == "image/png"
+    assert grey_alpha.shape == (6, 8, 2)
+    assert set(zip(*np.nonzero(grey_alpha[..., 1]), strict=True)) == DAMAGED_TILES

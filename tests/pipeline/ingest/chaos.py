@@ -20,11 +20,13 @@ from pathlib import Path
 
 import tifffile
 
+from tests.pipeline.damage import damage_tiles
 from tests.pipeline.ingest.store_bytes import left_in, tree
 from tests.pipeline.make import halved, sample_image, write_jpeg_pyramid
 
 GEMSLIDE = Path(sys.executable).parent / "gemslide"
 SETTINGS = "[ingest]\nshard_px = 256\ndecode_chunk_px = 128\nsmallest_level_px = 128\n"
+MASKED = 'damaged = "mask"\n'
 SHARE_BEFORE_LOCK = 0.1
 SHARE_KILLED_AGAIN = 0.3
 CHILDREN_END_WITHIN_S = 20.0
@@ -64,9 +66,13 @@ def write_source(path: Path, seed: int) -> Path:
 class Chaos:
     """Rounds of killing in `folder`."""
 
-    def __init__(self, folder: Path, seed: int) -> None:
+    def __init__(self, folder: Path, seed: int, *, damaged: bool = False) -> None:
+        self.settings = SETTINGS + MASKED * damaged
         self.folder, self.random, self.tally = folder, random.Random(seed), Tally()
         self.sources = [write_source(folder / f"s{seed}.tiff", seed) for seed in (1, 2)]
+        for source in self.sources if damaged else ():
+            damage_tiles(source, range(20, 40), "random")
+            damage_tiles(source, [2], "zeros", page=1)
         self.unbroken: dict[str, dict[str, bytes]] = {}
         self.durations_s: dict[int, tuple[float, float]] = {}
         for workers in (1, 2):
@@ -100,7 +106,7 @@ class Chaos:
         project = self.folder / name
         shutil.rmtree(project, ignore_errors=True)
         project.mkdir()
-        (project / "gemslide.toml").write_text(SETTINGS)
+        (project / "gemslide.toml").write_text(self.settings)
         return project
 
     def _start(self, project: Path, workers: int) -> subprocess.Popen[str]:
@@ -210,13 +216,16 @@ def _alive_in(group: int) -> list[int]:
     return alive
 
 
-def run(folder: Path, times: int, seed: int, *, say: bool = False) -> Tally:
+def run(folder: Path, times: int, seed: int, *, damaged: bool = False, say: bool = False) -> Tally:
     """Kill `times` times; every second project has two slides at a time.
+
+    Args:
+        damaged: the slides are, and are ingested all the same.
 
     Raises:
         Broken: a promise was not kept.
     """
-    chaos, left, number = Chaos(folder, seed), times, 0
+    chaos, left, number = Chaos(folder, seed, damaged=damaged), times, 0
     while left:
         left -= chaos.round(left, workers=1 + number % 2)
         number += 1

@@ -11,6 +11,7 @@ export interface TestHook {
   /** The slide's own colour over a level-0 pixel, as [r, g, b, a]. */
   slideColour(x_px0: number, y_px0: number): number[];
   hasOverlay(): boolean;
+  hasDamaged(): boolean;
   currentHotspot(): number | null;
   /** Viewers not yet ended: more than one would be a leak. */
   liveViewers(): number;
@@ -44,6 +45,7 @@ export function exposeHook(viewer: SlideViewer, liveViewers: () => number): void
     overlayColour: (x_px0, y_px0) => colourAt(viewer.canvas, viewer, x_px0, y_px0),
     slideColour: (x_px0, y_px0) => colourAt(viewer.osd.drawer.canvas as HTMLCanvasElement, viewer, x_px0, y_px0),
     hasOverlay: () => viewer.overlay !== null,
+    hasDamaged: () => viewer.damaged !== null,
     currentHotspot: () => viewer.current,
     liveViewers,
   };

@@ -1,5 +1,6 @@
 // One slide on the screen: OpenSeadragon below, the prediction and the marks on a canvas above it.
 import OpenSeadragon from "openseadragon";
+import { DamagedAreas } from "./damaged";
 import { Legend } from "./legend";
 import { drawHotspots, drawProbe } from "./marks";
 import { Overlay, type Placement } from "./overlay";
@@ -18,6 +19,7 @@ export class SlideViewer {
   readonly toolbar: Toolbar;
   readonly canvas = document.createElement("canvas");
   overlay: Overlay | null = null;
+  damaged: DamagedAreas | null = null;
   current: number | null = null;
   private readonly stage = document.createElement("div");
   private readonly status = document.createElement("div");
@@ -60,6 +62,7 @@ export class SlideViewer {
       this.current = null;
     }
     void this.loadOverlay();
+    void this.loadDamaged();
     if (this.osd.isOpen()) {
       this.followGoto();
     }
@@ -213,6 +216,20 @@ export class SlideViewer {
     this.restyle();
   }
 
+  private async loadDamaged(): Promise<void> {
+    const wanted = this.data.slide.damaged;
+    if (!wanted) {
+      this.damaged = null;
+    } else if (this.damaged?.url !== wanted.url) {
+      try {
+        this.damaged = await DamagedAreas.load(wanted);
+      } catch (error) {
+        this.say(String(error));
+      }
+    }
+    this.draw();
+  }
+
   private restyle(): void {
     const { style } = this.toolbar;
     this.overlay?.colour(style);
@@ -231,6 +248,7 @@ export class SlideViewer {
     if (this.overlay && style.visible) {
       this.overlay.draw(context, placement, style.opacity);
     }
+    this.damaged?.draw(context, placement, this.data.slide.levels[0]!, window.devicePixelRatio);
     // With the colours off, the ring of the hotspot gone to stays: that is when one looks at the tissue in it.
     const shown = this.data.hotspots.map((_, index) => index).filter((index) => style.visible || index === this.current);
     drawHotspots(context, placement, this.data.hotspots, shown, this.current);

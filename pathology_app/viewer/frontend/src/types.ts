@@ -16,6 +16,14 @@ export interface Slide {
   tile_url: string;
   /** Finest first, as in the store. */
   levels: Level[];
+  damaged: DamagedInfo | null;
+}
+
+/** Where the slide's file is damaged: white at level 0, and never predicted. */
+export interface DamagedInfo {
+  /** PNG, one pixel per cell, opaque where it is damaged. */
+  url: string;
+  cell_px0: number;
 }
 
 export interface OverlayInfo {

@@ -1,0 +1,99 @@
+"""What was found damaged in a slide, level by level, and when that is too much."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.box import Box
+from pipeline.errors import CorruptTileError
+from pipeline.ingest.repaired import Position
+from pipeline.slides.slide import NotCopied, Slide
+from pipeline.store.damaged import read_damaged
+from pipeline.store.reader import StoreReader
+
+MAX_SHARE = 0.9
+"""Of a slide's tiles at level 0: with more of them damaged there is no slide left to look at."""
+
+HOW_TO_MASK = (
+    'Or ingest what is left of it: with `damaged = "mask"` in the [ingest] section of gemslide.toml each damaged tile '
+    "is found, left white, masked and counted."
+)
+
+
+@dataclass(frozen=True)
+class LevelDamage:
+    """The damaged tiles of one level, in the grid in which the source stores it, or in which it was looked through."""
+
+    tile_px: int
+    num_tiles: int
+    """Of the source; those that the scanner left out do not count."""
+    undecodable: frozenset[Position] = frozenset()
+    unlike: frozenset[Position] = frozenset()
+    """Tiles that decode, to something else than the levels beside theirs show."""
+
+    @property
+    def tiles(self) -> frozenset[Position]:
+        return self.undecodable | self.unlike
+
+    def touches(self, box: Box) -> bool:
+        """Whether a box of the level, in its pixels, reaches into a damaged tile."""
+        rows, columns = box.cells(self.tile_px)
+        return any((row, column) in self.tiles for row in rows for column in columns)
+
+
+Damage = tuple[LevelDamage, ...]
+"""By level of the source, finest first."""
+
+
+def grid_px(slide: Slide, level: int, else_px: int) -> int:
+    """Side of the tiles in which a level is looked through: the source's own where they are square, or `else_px`."""
+    encoded = slide.encoded_level(level)
+    return slide.info.levels[level].tile_px or else_px if isinstance(encoded, NotCopied) else encoded.tile_px
+
+
+def damage_in_store(reader: StoreReader, slide: Slide) -> Damage:
+    """What a store says of the damaged tiles of the slide that it was made from.
+
+    Raises:
+        UnreadableError: its label cannot be read.
+    """
+    found = read_damaged(reader.path)
+    levels = [LevelDamage(1, 0)] if found is None else [_from_mask(*found)]
+    source_levels = zip(reader.levels, reader.attributes.levels, slide.info.levels, strict=False)
+    for array, about, _ in list(source_levels)[1:]:
+        levels.append(LevelDamage(grid_px(slide, array.level, array.chunk_px), 0, frozenset(about.rebuilt)))
+    return tuple(levels)
+
+
+def _from_mask(mask_yx: NDArray[np.uint8], cell_px0: int) -> LevelDamage:
+    tiles = frozenset((row, column) for row, column in np.argwhere(mask_yx).tolist())
+    return LevelDamage(cell_px0, mask_yx.size, tiles)
+
+
+def summary_of(damage: Damage) -> dict[str, Any]:
+    """What a store says of the damage that it was made with (docs/store.md)."""
+    return {
+        "tiles": len(damage[0].tiles),
+        "of": damage[0].num_tiles,
+        "undecodable": [len(level.undecodable) for level in damage],
+        "unlike": [len(level.unlike - level.undecodable) for level in damage],
+    }
+
+
+def refuse_mostly_damaged(damage: Damage, slide_id: str) -> None:
+    """A slide of which next to nothing is left is no slide.
+
+    Raises:
+        CorruptTileError: more than `MAX_SHARE` of level 0 is damaged.
+    """
+    tiles, of = len(damage[0].tiles), damage[0].num_tiles
+    if tiles > MAX_SHARE * of:
+        raise CorruptTileError(
+            f"slide {slide_id}: {tiles} of its {of} tiles at level 0 are damaged "
+            f"({len(damage[0].undecodable)} cannot be decoded, the others are unlike the reduced levels); with more "
+            f"than {MAX_SHARE:.0%} there is no slide to mask. Copy or scan it again."
+        )

@@ -1,0 +1,36 @@
+"""What is damaged in a slide's file is hatched for whoever looks at it, to the pixel, and said above the slide."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tests.browser.conftest import wait_for
+from tests.pathology_app.small_project import HEIGHT_PX0, MODEL_ID, SLIDE_ID, WIDTH_PX0, make_damaged_project
+from tests.pathology_app.started_app import started_app
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+HOOK = "window.__gemslide"
+
+
+def alpha(page: Page, x_px0: int, y_px0: int) -> int:
+    colour: list[Any] = page.evaluate(f"{HOOK}.overlayColour({x_px0}, {y_px0})")
+    return int(colour[3])
+
+
+def test_damaged_tiles_are_hatched_to_the_pixel_whether_or_not_predictions_are_shown(
+    page: Page, tmp_path: Path
+) -> None:
+    project = make_damaged_project(tmp_path)
+    with started_app(project.root, tmp_path / "server.log") as app:
+        page.goto(f"{app.url}/?slide={SLIDE_ID}&model={MODEL_ID}")
+        wait_for(page, f"{HOOK} && {HOOK}.isSettled() && {HOOK}.hasOverlay() && {HOOK}.hasDamaged()")
+        page.keyboard.press("o")  # without the prediction's colours
+        wait_for(page, f"{HOOK}.overlayColour(480, 864)[3] === 0")
+
+        assert all(alpha(page, x, y) > 30 for x, y in ((260, 260), (500, 500), (764, 764), (1796, 1296)))
+        assert all(alpha(page, x, y) == 0 for x, y in ((250, 300), (400, 520), (520, 775), (900, 300), (1780, 1290)))
+        assert alpha(page, WIDTH_PX0 + 8, HEIGHT_PX0 - 8) == 0  # the last tile reaches beyond the slide
+        assert page.get_by_text("4 of 48 tiles are damaged in the slide's file").is_visible()
