@@ -60,12 +60,13 @@ def run_demo(project: Project, say: Callable[[str], None]) -> DemoResult:
         table = make_tile_table(project, TILE_SET, TILES, cohort=cohort, advance=advance)
     say(f"{len(table.frame)} tiles; training GEMS-MASTER on {NUM_RANKS} gloo ranks (recipe {RECIPE})")
     trained = train(_shipped(RECIPE), project.root, NUM_RANKS)
-    predictor = Predictor.load(project.model_path(trained.best))
+    package = project.model_path(trained.best)
+    predictor = Predictor.load(package)
     for slide in (s for s in SLIDES if s.split == "test"):
         with bar(f"infer {slide.slide_id}") as advance:
-            infer_slide(slide.slide_id, predictor, project, InferConfig(), advance=advance)
+            infer_slide(slide.slide_id, predictor, project, InferConfig(), package=package, advance=advance)
     with bar("evaluate (untrained baseline)") as advance:
-        evaluation = evaluate_model(project, trained.best, TILE_SET, EvaluateConfig(), advance=advance)
+        evaluation = evaluate_model(project, trained.best, TILE_SET, EvaluateConfig(), cohort=cohort, advance=advance)
     report = write_report(project, evaluation)
     return DemoResult(project, trained.best, evaluation, report)
 
