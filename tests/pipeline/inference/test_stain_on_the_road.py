@@ -11,10 +11,8 @@ import pytest
 from pipeline.config import EvaluateConfig, InferConfig, QualityConfig
 from pipeline.errors import BadRecipeError, UnreadableError
 from pipeline.evaluation.evaluate import evaluate_model
-from pipeline.inference.blocks import TileSource, plan_slide
 from pipeline.inference.infer import infer_slide, slide_grid
 from pipeline.inference.predictor import Predictor
-from pipeline.inference.reading import TileFeed
 from pipeline.launch import train
 from pipeline.project import Project
 from pipeline.qc.check import check_quality
@@ -23,6 +21,7 @@ from pipeline.store.overlays import read_predictions
 from pipeline.store.qc_scores import slide_normaliser
 from pipeline.store.reader import StoreReader
 from pipeline.tiles.dataset import TileDataset
+from tests.pipeline.inference.fed_tiles import fed_tiles
 from tests.small_road import write_recipe
 
 pytestmark = pytest.mark.xdist_group("stain")  # one model is trained
@@ -87,16 +86,8 @@ def test_inference_sees_the_pixels_that_training_saw(project):
     mine = np.flatnonzero(dataset.slides == "small-test")[:6]
     cells = [int(y // grid.stride_px0 * grid.columns + x // grid.stride_px0) for _, x, y, _ in dataset._boxes[mine]]
 
-    level = reader.level_for_downsample(grid.mpp / reader.mpp0)
-    source = TileSource(reader.path, level, grid.side_px0, grid.tile_px, predictor.stain)
-    cells = np.array(cells)
-    plan = plan_slide(source, grid, cells, glass=cells[:0], batch_size=32)
-    with TileFeed() as feed:
-        feed.add(next(plan.blocks()))
-        read = feed.next().tiles_nhwc
-    tiles = read[np.argsort(plan.order)]
+    tiles = fed_tiles(reader, grid, np.array(cells), stain=predictor.stain)
 
-    assert np.array_equal(np.sort(cells), cells)
     assert np.array_equal(tiles, np.stack([dataset.read(int(i)) for i in mine]))
 
 

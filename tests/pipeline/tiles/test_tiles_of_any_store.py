@@ -8,12 +8,12 @@ import pytest
 
 from pipeline.config import TileConfig
 from pipeline.grid import tile_grid
-from pipeline.inference.infer import read_batches
 from pipeline.project import Project
 from pipeline.store.reader import StoreReader
 from pipeline.tiles.dataset import TileDataset
 from pipeline.tiles.table import read_table
 from pipeline.tiles.tile import make_tile_table
+from tests.pipeline.inference.fed_tiles import fed_tiles
 from tests.pipeline.make import MPP0, ingest, write_aperio_j2k, write_pyramid
 
 WIDTH_PX0, HEIGHT_PX0 = 1500, 1100
@@ -77,6 +77,6 @@ def test_inference_sees_the_tiles_that_training_sees(project, slide_id):
     rows = frame[frame.slide_id == slide_id]
     chosen = np.array([where[int(row.x_px0), int(row.y_px0)] for row in rows.itertuples()])
 
-    seen = np.concatenate([tiles for _, tiles in read_batches(reader, grid, chosen, batch_size=7)])
+    seen = fed_tiles(reader, grid, chosen)
 
     np.testing.assert_array_equal(seen, [dataset.read(int(index)) for index in rows.index])
