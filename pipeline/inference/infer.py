@@ -218,7 +218,7 @@ class _SlideWork:
                 folder,
                 self._config,
                 package=self._package,
-                seconds=self._seconds,
+                seconds={phase: spent for phase, spent in self._seconds.items() if phase != "predict"},
                 facts=self._facts(predictions),
                 source=self._source,
             )
