@@ -103,7 +103,7 @@ class Chaos:
     def _kill_one(self, project: Path) -> None:
         already = self._num_done(project)
         # Beyond the last: while results are written, or after that.
-        moment = self.random.randint(already, self.num_batches + 3)
+        moment = self.random.randint(min(already, self.num_batches), self.num_batches + 3)
         delay_s = self.random.uniform(0, 0.5) if moment > self.num_batches else 0.0
         process = self._run(project)
         give_up = time.monotonic() + MOST_S
