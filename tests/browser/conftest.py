@@ -43,6 +43,13 @@ def wait_for(page: Page, condition: str, *, seconds: float = 30) -> None:
     page.evaluate(_WAIT % condition, seconds)
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Every test of this folder needs a worker of its own group: while Playwright is there, no other may run a loop."""
+    if Path(__file__).parent in item.path.parents:
+        item.add_marker(pytest.mark.browser)
+        item.add_marker(pytest.mark.xdist_group("browser"))
+
+
 @dataclass(frozen=True)
 class Server:
     """The app as its user sees it."""
@@ -64,7 +71,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
-    """One Chromium for these tests and no others: while Playwright is there, nobody else may start an event loop."""
+    """One Chromium for these tests and no others."""
     if not CHROMIUM.exists():
         pytest.skip(f"!! {CHROMIUM} is missing: run .ci/system-packages")
     from playwright.sync_api import sync_playwright

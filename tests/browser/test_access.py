@@ -24,8 +24,6 @@ from tests.pathology_app.started_app import StartedApp, started_app
 if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext, Page
 
-pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
-
 
 class Listener:
     """A stranger's server; counts who comes."""

@@ -12,8 +12,6 @@ from tests.pipeline.export.make_store import jfif, jpeg_level, make_store
 from tests.pipeline.export.predicted import made_predictions
 from tests.pipeline.make import halved, sample_image
 
-pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
-
 CARD = (
     "## Intended use\n"
     + "To find areas for a pathologist to look at. " * 8

@@ -24,8 +24,6 @@ from tests.pathology_app.small_project import (
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page
 
-pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
-
 HOOK = "window.__gemslide"
 HEADER_PX, ROW_PX = 36, 35
 NEXT_FRAME = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))"
