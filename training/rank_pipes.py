@@ -10,7 +10,6 @@ import multiprocessing
 import os
 import pickle
 import threading
-import time
 from contextlib import suppress
 from functools import lru_cache
 from multiprocessing.connection import Connection
@@ -43,19 +42,21 @@ def connection_to(name: str, *, is_caller: bool) -> Connection:
         is_caller: which of the two ends this is.
 
     Returns:
-        a connection; it gives None when the other end was closed.
+        a connection; it gives None when the other end was closed. Close it: the process lives until then.
     """
     store = _shared_store()
     mine, theirs = multiprocessing.Pipe()
     there, back = ("to", "from") if is_caller else ("from", "to")
-    # A connection to the store for each thread. That which sends outlives us until it has said that we are gone.
+    # A connection to the store for each thread. Neither is a daemon: one that is inside the store while Python ends
+    # aborts the process. They outlive us until the other end knows that we are gone.
     sending, receiving = (store.clone() for _ in range(2))  # type: ignore[attr-defined]  # torch's stubs lack it
-    threading.Thread(target=_send_all, args=(theirs, sending, f"{name}/{there}")).start()
-    threading.Thread(target=_receive_all, args=(theirs, receiving, f"{name}/{back}"), daemon=True).start()
+    gone = threading.Event()
+    threading.Thread(target=_send_all, args=(theirs, sending, f"{name}/{there}", gone)).start()
+    threading.Thread(target=_receive_all, args=(theirs, receiving, f"{name}/{back}", gone)).start()
     return mine
 
 
-def _send_all(connection: Connection, store: TCPStore, prefix: str) -> None:
+def _send_all(connection: Connection, store: TCPStore, prefix: str, gone: threading.Event) -> None:
     number, message = 0, b"something"
     while message != _CLOSED:
         try:
@@ -64,19 +65,19 @@ def _send_all(connection: Connection, store: TCPStore, prefix: str) -> None:
             message = _CLOSED
         store.set(f"{prefix}/{number}", message)  # type: ignore[arg-type]  # torch's stubs know only text
         number += 1
+    gone.set()
 
 
-def _receive_all(connection: Connection, store: TCPStore, prefix: str) -> None:
-    number = 0
-    while True:
+def _receive_all(connection: Connection, store: TCPStore, prefix: str, gone: threading.Event) -> None:
+    number, message = 0, b"something"
+    while message != _CLOSED:
         key = f"{prefix}/{number}"
         while not store.check([key]):
-            time.sleep(_POLL_S)
+            if gone.wait(_POLL_S):
+                return
         message = store.get(key)
         store.delete_key(key)
-        if message == _CLOSED:
-            with suppress(OSError):  # this side was gone first
-                connection.send(None)  # closing would not wake the thread that waits on it
-            return
-        connection.send(pickle.loads(message))
+        with suppress(OSError):  # this side was gone first
+            # Closing would not wake the thread that waits on it: None says that the other end is closed.
+            connection.send(None if message == _CLOSED else pickle.loads(message))
         number += 1

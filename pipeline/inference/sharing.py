@@ -52,6 +52,5 @@ def serve_first_rank(share: Share, package: Path, config: InferConfig) -> None:
     Raises:
         UnreadableError: not a package, or damaged.
     """
-    connection = connection_to(f"{OTHER_RANK}{share.rank}", is_caller=False)
-    serve(connection, package, run_on_of(share.devices[0], config), threads=CORES)
-    connection.close()
+    with connection_to(f"{OTHER_RANK}{share.rank}", is_caller=False) as connection:
+        serve(connection, package, run_on_of(share.devices[0], config), threads=CORES)
