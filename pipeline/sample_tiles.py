@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.errors import NoSlidesError, NoTissueError
-from pipeline.grid import CoarseSlideError, TileGrid, tile_grid, tissue_fraction
+from pipeline.grid import CoarseSlideError, TileGrid, tile_grid
 from pipeline.project import Project
-from pipeline.store.labels import read_tissue
+from pipeline.store.labels import tissue_share
 from pipeline.store.reader import StoreReader
 
 MIN_TISSUE = 0.05
@@ -55,8 +55,7 @@ def sample_tiles(
 
 def _places(reader: StoreReader, grid: TileGrid, count: int) -> NDArray[np.int64]:
     """Indices into the grid, at most `count`."""
-    mask_yx, mask_mpp = read_tissue(reader.path)
-    tissue = tissue_fraction(grid.corners_xy0, grid.side_px0, mask_yx, mask_mpp / reader.mpp0)
+    tissue = tissue_share(reader.path, reader.mpp0, grid.corners_xy0, grid.side_px0)
     enough = np.flatnonzero(tissue >= max(MIN_TISSUE, float(tissue.max(initial=0)) / 2))
     if len(enough) <= count:
         return enough

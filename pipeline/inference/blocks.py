@@ -51,7 +51,7 @@ class Block:
 
     def tiles_of(self, index: int) -> slice:
         """Which of the block's tiles its batch of this index holds."""
-        return slice(index * self.batch_size, min((index + 1) * self.batch_size, len(self.corners_xy0)))
+        return _part(index, self.batch_size, len(self.corners_xy0))
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class SlidePlan:
 
     def tiles_of(self, batch: int) -> slice:
         """Which of the plan's tiles a batch holds."""
-        return slice(batch * self.batch_size, min((batch + 1) * self.batch_size, len(self.order)))
+        return _part(batch, self.batch_size, len(self.order))
 
     @property
     def batches_in_block(self) -> int:
@@ -98,6 +98,11 @@ class SlidePlan:
             yield Block(
                 self.source, todo, self.batch_size, self.corners_xy0[tiles], self.squares[tiles], looked_at[tiles]
             )
+
+
+def _part(number: int, size: int, total: int) -> slice:
+    """One of the parts of a size that a total falls into; the last may be smaller."""
+    return slice(number * size, min((number + 1) * size, total))
 
 
 def tiles_across(tile_px: int, batch_size: int) -> int:

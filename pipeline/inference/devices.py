@@ -58,10 +58,8 @@ def named_devices(names: str) -> tuple[str, ...]:
     if names == "auto":
         return (default_device(),)
     known = available_devices()
-    groups = tuple(
-        "+".join(_known(part.strip(), names, known) for part in group.split("+")) for group in names.split(",")
-    )
-    return groups
+    groups = (group.split("+") for group in names.split(","))
+    return tuple("+".join(_known(part.strip(), names, known) for part in group) for group in groups)
 
 
 def _known(name: str, typed: str, known: list[str]) -> str:
@@ -85,11 +83,9 @@ class OneDevice:
     def results(self, blocks: Iterator[Block]) -> Iterator[BatchResult]:
         """See `Devices`."""
         before = self.seconds
-        on_device = self.predictor.seconds
-        earlier = Seconds(transfer=on_device.transfer, compute=on_device.compute)
         with BlockPredictor(self.predictor, threads=self._threads) as work:
             for result in work.results(lambda _: next(blocks, None)):
-                self.seconds = before + work.seconds - earlier
+                self.seconds = before + work.seconds
                 yield result
 
 
@@ -279,24 +275,25 @@ def serve(connection: Connection, package: Path, run_on: RunOn, *, threads: int)
         while (block := incoming.get()) is not None:
             connection.send((block.job, error, Seconds()))
         return
+    earlier = Seconds()
     while is_open:
         with BlockPredictor(predictor, threads=threads) as work:
             try:
                 for result in work.results(take):
-                    connection.send((result.job, result, work.seconds))
+                    connection.send((result.job, result, earlier + work.seconds))
             except GemslideError as error:
-                connection.send((work.job, error, work.seconds))
+                connection.send((work.job, error, earlier + work.seconds))
             except OSError:  # nobody is there any more
                 return
+            earlier += work.seconds
 
 
 def _receive(connection: Connection, incoming: queue.SimpleQueue[Block | None]) -> None:
-    block: Block | None = None
-    while True:
+    is_open = True
+    while is_open:
         try:
             block = connection.recv()
         except (EOFError, OSError):
             block = None
         incoming.put(block)
-        if block is None:
-            return
+        is_open = block is not None

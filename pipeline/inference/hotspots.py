@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from scipy import ndimage
 from scipy.spatial import KDTree
 
+from pipeline.config import InferConfig
 from pipeline.errors import UnreadableError
 from pipeline.files import write_text_atomic
 from pipeline.project import Project
@@ -24,6 +25,11 @@ Hotspot = dict[str, Any]
 
 MAX_STORED = 1_000_000
 _TOUCHING = np.ones((3, 3), int)
+
+
+def wanted_classes(class_names: Sequence[str], config: InferConfig) -> tuple[str, ...]:
+    """Classes that are looked for: those of the settings, else all but the first of several."""
+    return config.hotspot_classes or tuple(class_names[1:]) or tuple(class_names)
 
 
 def find_hotspots(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pipeline.config import InferConfig
 from pipeline.errors import BadRecipeError, NoTissueError
 from pipeline.files import SHORT_WRITE_S, new_folder
-from pipeline.grid import TileGrid, tile_grid, tissue_fraction
+from pipeline.grid import TileGrid, tile_grid
 from pipeline.inference.blocks import SlidePlan, TileSource, plan_slide
 from pipeline.inference.devices import Devices, OneDevice
 from pipeline.inference.journal import BatchResult, Journal, open_journal
@@ -30,7 +30,7 @@ from pipeline.progress import Advance, no_bar
 from pipeline.project import Project
 from pipeline.run_record import versions
 from pipeline.store.damaged import damaged_fraction
-from pipeline.store.labels import read_tissue
+from pipeline.store.labels import tissue_share
 from pipeline.store.overlays import Predictions, new_predictions
 from pipeline.store.reader import StoreReader
 
@@ -130,15 +130,8 @@ class _SlideWork:
         grid = slide_grid(reader, predictor, overlap=config.overlap)
         tissue, chosen = tissue_tiles(reader, grid, config.min_tissue)
         self._damaged_tiles = int(np.isnan(tissue).sum())
-        level = reader.level_for_downsample(grid.mpp / reader.mpp0)
-        plan = plan_slide(
-            TileSource(reader.path, level, grid.side_px0, grid.tile_px, predictor.stain),
-            grid,
-            chosen,
-            glass=glass_tiles(tissue, len(chosen)),
-            batch_size=config.batch_size or predictor.usual_batch_size,
-        )
-        return plan, grid
+        glass = glass_tiles(tissue, len(chosen))
+        return plan_tiles(reader, predictor, grid, chosen, glass=glass, batch_size=config.batch_size), grid
 
     def journal_key(self, key: Mapping[str, Any], plan: SlidePlan) -> dict[str, Any]:
         """All that the bits of a batch's result depend on."""
@@ -181,7 +174,7 @@ class _SlideWork:
         of_tiles_kn[:, plan.order[: plan.num_tissue]] = values_nk[: plan.num_tissue].T
         values_cyx = of_tiles_kn.reshape(-1, grid.rows, grid.columns)
         if config.overlap:
-            values_cyx = self._on_tissue(merge_tiles(values_cyx, grid), grid.stride_px0)
+            values_cyx = self._on_tissue(merge_tiles(values_cyx, grid), grid)
         return Predictions(
             model_id=self._predictor.model_id,
             class_names=class_names,
@@ -197,17 +190,22 @@ class _SlideWork:
             },
         )
 
-    def _on_tissue(self, values_cyx: NDArray[np.float32], stride_px0: int) -> NDArray[np.float32]:
+    def _on_tissue(self, values_cyx: NDArray[np.float32], grid: TileGrid) -> NDArray[np.float32]:
         """Without the cells of glass that a tile's rim reached."""
         rows, columns = values_cyx.shape[1:]
-        corners = np.stack(np.meshgrid(np.arange(columns), np.arange(rows)), -1).reshape(-1, 2) * stride_px0
-        mask_yx, mask_mpp = read_tissue(self._reader.path)
-        tissue = tissue_fraction(corners.astype(np.int64), stride_px0, mask_yx, mask_mpp / self._reader.mpp0)
+        corners_xy0 = replace(grid, rows=rows, columns=columns).corners_xy0
+        tissue = tissue_share(self._reader.path, self._reader.mpp0, corners_xy0, grid.stride_px0)
         return np.where(tissue.reshape(rows, columns) > 0, values_cyx, np.nan).astype(np.float32)
 
     def publish(self, predictions: Predictions, *, is_new: bool) -> InferReport:
         """All of a slide's results appear when all of them are written, the store's first."""
         start, reader = time.perf_counter(), self._reader
+        num_tiles = int(np.isfinite(predictions.probabilities_cyx[0]).sum())
+        damaged_tiles, distance = _damaged_tiles(predictions), stored_distance(predictions)
+        oddities = [oddity.words for oddity in stored_oddities(predictions)]
+        facts = {
+            "tiles": num_tiles, "damaged_tiles": damaged_tiles, "colour_distance": distance, "flags": oddities,
+        }  # fmt: skip
         with ExitStack() as published:
             folder = published.enter_context(new_folder(self.result_dir, wait_s=SHORT_WRITE_S))
             if is_new:
@@ -219,34 +217,24 @@ class _SlideWork:
                 self._config,
                 package=self._package,
                 seconds={phase: spent for phase, spent in self._seconds.items() if phase != "predict"},
-                facts=self._facts(predictions),
+                facts=facts,
                 source=self._source,
             )
             keep_what_others_wrote(self.result_dir, folder, self._predictor.class_names)
         seconds = {**self._seconds, "write": time.perf_counter() - start}
-        oddities = stored_oddities(predictions)
         unwritten = unwritten_formats(reader, self._config, self._source)
         return InferReport(
             reader.slide_id,
             self._predictor.model_id,
-            int(np.isfinite(predictions.probabilities_cyx[0]).sum()),
+            num_tiles,
             num_hotspots,
             self.result_dir,
             skipped=not is_new,
             seconds={phase: round(value, 3) for phase, value in seconds.items()},
-            colour_distance=stored_distance(predictions),
-            warnings=(*(oddity.words for oddity in oddities), *([unwritten] if unwritten else [])),
-            damaged_tiles=_damaged_tiles(predictions),
+            colour_distance=distance,
+            warnings=(*oddities, *([unwritten] if unwritten else [])),
+            damaged_tiles=damaged_tiles,
         )
-
-    def _facts(self, predictions: Predictions) -> dict[str, object]:
-        """For the report."""
-        return {
-            "tiles": int(np.isfinite(predictions.probabilities_cyx[0]).sum()),
-            "damaged_tiles": _damaged_tiles(predictions),
-            "colour_distance": stored_distance(predictions),
-            "flags": [oddity.words for oddity in stored_oddities(predictions)],
-        }
 
 
 def _damaged_tiles(predictions: Predictions) -> int:
@@ -270,8 +258,7 @@ def tissue_tiles(
     Raises:
         NoTissueError: there are none.
     """
-    mask_yx, mask_mpp = read_tissue(reader.path)
-    tissue = tissue_fraction(grid.corners_xy0, grid.side_px0, mask_yx, mask_mpp / reader.mpp0)
+    tissue = tissue_share(reader.path, reader.mpp0, grid.corners_xy0, grid.side_px0)
     tissue[damaged_fraction(reader.path, grid.corners_xy0, grid.side_px0) > 0] = np.nan
     chosen = np.flatnonzero(tissue >= min_tissue)
     if not len(chosen):
@@ -282,6 +269,26 @@ def tissue_tiles(
             "is right."
         )
     return tissue, chosen
+
+
+def plan_tiles(
+    reader: StoreReader,
+    predictor: Predictor,
+    grid: TileGrid,
+    chosen: NDArray[np.int64],
+    *,
+    glass: NDArray[np.int64],
+    batch_size: int | None,
+) -> SlidePlan:
+    """How a model goes through tiles of a slide, read from the level that fits it.
+
+    Args:
+        chosen, glass: as `plan_slide` takes them.
+        batch_size: None: what the model usually takes.
+    """
+    level = reader.level_for_downsample(grid.mpp / reader.mpp0)
+    source = TileSource(reader.path, level, grid.side_px0, grid.tile_px, predictor.stain)
+    return plan_slide(source, grid, chosen, glass=glass, batch_size=batch_size or predictor.usual_batch_size)
 
 
 def slide_grid(reader: StoreReader, predictor: Predictor, *, overlap: float = 0.0) -> TileGrid:

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.config import InferConfig
-from pipeline.inference.blocks import SlidePlan, TileSource, plan_slide
+from pipeline.inference.blocks import SlidePlan
 from pipeline.inference.devices import Devices, ManyDevices, OneDevice
-from pipeline.inference.infer import slide_grid, tissue_tiles
+from pipeline.inference.infer import plan_tiles, slide_grid, tissue_tiles
 from pipeline.inference.predictor import Predictor
 from pipeline.inference.stage import run_on_of
 from pipeline.progress import Advance, no_bar
@@ -87,14 +87,7 @@ def _plan(reader: StoreReader, predictor: Predictor, config: InferConfig, max_ti
     grid = slide_grid(reader, predictor, overlap=config.overlap)
     _, chosen = tissue_tiles(reader, grid, config.min_tissue)
     chosen = chosen[:: -(-len(chosen) // max_tiles)]
-    level = reader.level_for_downsample(grid.mpp / reader.mpp0)
-    return plan_slide(
-        TileSource(reader.path, level, grid.side_px0, grid.tile_px, predictor.stain),
-        grid,
-        chosen,
-        glass=chosen[:0],
-        batch_size=config.batch_size or predictor.usual_batch_size,
-    )
+    return plan_tiles(reader, predictor, grid, chosen, glass=chosen[:0], batch_size=config.batch_size)
 
 
 Way = tuple[str, SlidePlan, Callable[[], Devices]]

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from pipeline.config import InferConfig
 from pipeline.errors import ImplausibleOutputError
+from pipeline.inference.hotspots import wanted_classes
 from pipeline.inference.stain_check import stored_distance, warning_of
 from pipeline.store.overlays import Predictions
 
@@ -64,7 +65,7 @@ def find_oddities(
                 "damaged, or training failed",
             )
         )
-    for name in config.hotspot_classes or class_names[1:] if len(glass_nk) else ():
+    for name in wanted_classes(class_names, config) if len(glass_nk) else ():
         on_glass = glass_nk[:, class_names.index(name)]
         if np.median(on_glass) >= config.threshold:
             found.append(

@@ -47,6 +47,7 @@ class BlockPredictor:
         self.job = 0
         """Of the batch that is being worked on: whose an error is."""
         self._feed = TileFeed(threads=threads)
+        self._before = Seconds(transfer=predictor.seconds.transfer, compute=predictor.seconds.compute)
 
     def __enter__(self) -> BlockPredictor:
         self._feed.__enter__()
@@ -57,9 +58,9 @@ class BlockPredictor:
 
     @property
     def seconds(self) -> Seconds:
-        """Of all that was done so far."""
+        """Of all that was done here so far."""
         reading, device = self._feed.seconds, self._predictor.seconds
-        return Seconds(reading.read, reading.decode, device.transfer, device.compute, self._waiting_s)
+        return Seconds(reading.read, reading.decode, device.transfer, device.compute, self._waiting_s) - self._before
 
     def results(self, take: Take) -> Iterator[BatchResult]:
         """Results of all batches of the blocks that are taken.

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Self
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
 
@@ -22,7 +21,7 @@ from pipeline.stain import Normaliser
 from pipeline.store.array_reader import ArrayReader
 from pipeline.store.layout import FILL_VALUE
 from pipeline.store.qc_scores import slide_normaliser
-from pipeline.store.reader import StoreReader
+from pipeline.store.reader import StoreReader, resize_square, square_side_px
 from pipeline.store.threads import CORES
 
 Bytes = NDArray[np.uint8]
@@ -53,7 +52,7 @@ class SquareReader:
         self._source, self._seconds = source, seconds
         self._array: ArrayReader = reader.levels[source.level].array
         self._downsample = reader.levels[source.level].downsample
-        self._side_px = max(1, round(source.side_px0 / self._downsample))
+        self._side_px = square_side_px(source.side_px0, self._downsample)
         self._normalise: Normaliser | None = slide_normaliser(reader, dict(source.stain)) if source.stain else None
 
     def read(self, corners_xy0: NDArray[np.int64], tiles_nhwc: list[Pixels]) -> None:
@@ -67,18 +66,17 @@ class SquareReader:
         is_finished = self._side_px == self._source.tile_px
         shape = (self._side_px, self._side_px, 3)
         level_tiles = tiles_nhwc if is_finished else [np.empty(shape, np.uint8) for _ in tiles_nhwc]
-        read_s = self._fill(corners_xy, level_tiles)
+        self._fill(corners_xy, level_tiles)
         start = time.perf_counter()
         for finished, tile in zip(tiles_nhwc, level_tiles, strict=True):
             if not is_finished:
-                kind = cv2.INTER_AREA if self._side_px > self._source.tile_px else cv2.INTER_LINEAR
-                cv2.resize(tile, finished.shape[1::-1], dst=finished, interpolation=kind)
+                resize_square(tile, self._source.tile_px, out=finished)
             if self._normalise:
                 finished[...] = self._normalise(finished)
-        self._seconds.add(read_s, time.perf_counter() - start)
+        self._seconds.add(0.0, time.perf_counter() - start)
 
-    def _fill(self, corners_xy: NDArray[np.int64], tiles: list[Pixels]) -> float:
-        """Level pixels of each tile. Returns the seconds that reading took; decoding is added here."""
+    def _fill(self, corners_xy: NDArray[np.int64], tiles: list[Pixels]) -> None:
+        """Level pixels of each tile."""
         t, spec = self._array.spec.chunk_px, self._array.spec
         first_cr = corners_xy // t
         last_cr = (corners_xy + self._side_px - 1) // t
@@ -107,8 +105,7 @@ class SquareReader:
                         x_px, y_px = column * t - corners[index][0], row * t - corners[index][1]
                         _paste(tiles[index], chunk, x_px, y_px, inside_wh)
                 decode_s += time.perf_counter() - middle
-        self._seconds.add(0.0, decode_s)
-        return read_s
+        self._seconds.add(read_s, decode_s)
 
     def _inside(self, row: int, column: int) -> tuple[int, int]:
         """Width and height of a chunk's part that lies on the slide."""

@@ -21,7 +21,7 @@ from pipeline.export.qupath.contours import write_contours
 from pipeline.export.qupath.predictions import write_geojson
 from pipeline.export.tiff.heatmap import write_ome_heatmap
 from pipeline.inference.heatmap import THUMBNAIL_PX, write_heatmap
-from pipeline.inference.hotspots import Hotspot, find_hotspots, write_hotspots
+from pipeline.inference.hotspots import Hotspot, find_hotspots, wanted_classes, write_hotspots
 from pipeline.inference.slide_report import write_slide_report
 from pipeline.store.overlays import Predictions
 from pipeline.store.reader import StoreReader
@@ -118,11 +118,6 @@ def unwritten_formats(reader: StoreReader, config: InferConfig, source: Path | N
     return None
 
 
-def wanted_classes(predictions: Predictions, config: InferConfig) -> tuple[str, ...]:
-    """Classes that are looked for: those of the settings, else all but the first of several."""
-    return config.hotspot_classes or predictions.class_names[1:] or predictions.class_names
-
-
 @dataclass(frozen=True)
 class _Results:
     """One slide's results, and where they go."""
@@ -137,7 +132,7 @@ class _Results:
 
     @cached_property
     def wanted(self) -> tuple[str, ...]:
-        return wanted_classes(self.predictions, self.config)
+        return wanted_classes(self.predictions.class_names, self.config)
 
     @cached_property
     def hotspots(self) -> list[Hotspot]:

@@ -22,7 +22,7 @@ __all__, __getattr__ = public_names(
         "damaged": "damaged_cells damaged_fraction read_damaged write_damaged",
         "inside": "check_inside INGEST_AGAIN",
         "integrity": "find_damage find_overlay_damage image_arrays sampled WITH_CHUNK_CHECKSUMS WITH_LIST",
-        "labels": "has_tissue MASK_AGAIN read_label read_tissue write_tissue",
+        "labels": "has_tissue MASK_AGAIN read_label read_tissue tissue_share write_tissue",
         "layout": "ArraySpec CHECKSUM_CODEC CHECKSUMS Codec CONTRACT_VERSION DAMAGED FILL_VALUE IMAGE LABELS "
         "MAX_CHUNK_PX MAX_SHARD_CHUNKS PREDICTIONS QUALITY TISSUE ZSTD_LEVEL",
         "metadata": "first_finding Gate image_attributes Level MAX_LEVELS ome_xml read_json SlideAttributes Source "
@@ -31,7 +31,7 @@ __all__, __getattr__ = public_names(
         "read_predictions",
         "plain_array": "array_names PlainArray write_array",
         "qc_scores": "Quality read_quality read_stain_fit SCORE_NAMES slide_normaliser stored_summary write_quality",
-        "reader": "is_store LevelArray StoreReader",
+        "reader": "is_store LevelArray resize_square square_side_px StoreReader",
         "render": "for_screen render_chunk_jpeg render_thumbnail_jpeg thumbnail",
         "shard": "FileChecksum sum_file with_checksum write_shard",
         "threads": "CORES parallel_for",

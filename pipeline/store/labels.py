@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.errors import UnreadableError
+from pipeline.grid import tissue_fraction
 from pipeline.store.inside import INGEST_AGAIN
 from pipeline.store.layout import DAMAGED, LABELS, TISSUE
 from pipeline.store.metadata import read_json, tissue_attributes, write_group
@@ -68,6 +69,20 @@ def read_tissue(store: Path) -> tuple[NDArray[np.uint8], float]:
             f"Delete this folder: then {MASK_AGAIN}"
         ) from error
     return read_label(store, "tissue", "0").astype(np.uint8), mpp
+
+
+def tissue_share(store: Path, mpp0: float, corners_xy0: NDArray[np.int64], side_px0: int) -> NDArray[np.float32]:
+    """Share of each square that is tissue, float32 of shape (tiles,).
+
+    Args:
+        mpp0: of the slide.
+        corners_xy0: top left corners in level-0 pixels, int64 (tiles, 2).
+
+    Raises:
+        UnreadableError: as `read_tissue`.
+    """
+    mask_yx, mask_mpp = read_tissue(store)
+    return tissue_fraction(corners_xy0, side_px0, mask_yx, mask_mpp / mpp0)
 
 
 def read_label(store: Path, label: str, dataset: str) -> NDArray[Any]:

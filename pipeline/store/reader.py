@@ -178,17 +178,29 @@ class StoreReader:
         """
         downsample = self.levels[level].downsample
         x_px, y_px = round(x_px0 / downsample), round(y_px0 / downsample)
-        side_px = max(1, round(side_px0 / downsample))
+        side_px = square_side_px(side_px0, downsample)
         region = self.read_region(level, Box(x_px, y_px, side_px, side_px))
-        if side_px == out_px:
-            return region
-        kind = cv2.INTER_AREA if side_px > out_px else cv2.INTER_LINEAR
-        return np.asarray(cv2.resize(region, (out_px, out_px), interpolation=kind), np.uint8)
+        return region if side_px == out_px else resize_square(region, out_px)
 
     def level_for_downsample(self, downsample: float) -> int:
         """The coarsest level that is not coarser than wanted (1 % of rounding allowed)."""
         fine_enough = [array.level for array in self.levels if array.downsample <= downsample * 1.01]
         return fine_enough[-1] if fine_enough else 0
+
+
+def square_side_px(side_px0: int, downsample: float) -> int:
+    """Side of a square in a level's pixels."""
+    return max(1, round(side_px0 / downsample))
+
+
+def resize_square(pixels: Pixels, out_px: int, *, out: Pixels | None = None) -> Pixels:
+    """A square in another size: averaged when it becomes smaller, interpolated when it becomes larger.
+
+    Args:
+        out: memory to fill instead of new memory, uint8 (out_px, out_px, 3).
+    """
+    kind = cv2.INTER_AREA if len(pixels) > out_px else cv2.INTER_LINEAR
+    return np.asarray(cv2.resize(pixels, (out_px, out_px), dst=out, interpolation=kind), np.uint8)
 
 
 def is_store(path: Path) -> bool:

@@ -28,12 +28,12 @@ from pipeline.errors import (
     WrongSlideError,
 )
 from pipeline.files import sha256_of
-from pipeline.grid import CoarseSlideError, tile_grid, tissue_fraction
+from pipeline.grid import CoarseSlideError, tile_grid
 from pipeline.progress import Advance, no_bar
 from pipeline.project import Project
 from pipeline.slide_names import find_slide_ids, included_in
 from pipeline.store.damaged import damaged_fraction
-from pipeline.store.labels import read_tissue
+from pipeline.store.labels import tissue_share
 from pipeline.store.reader import StoreReader
 from pipeline.tiles.labels import SlideLabel, TileLabels, class_order, label_slide, label_tiles
 from pipeline.tiles.qc_filter import UncheckedSlideError, good_enough, tile_scores
@@ -224,9 +224,8 @@ def _rows(slide: _SlideToTile, config: TileConfig, classes: Sequence[str]) -> _T
     grid = tile_grid(
         reader.size_wh_px0, reader.mpp0, tile_px=config.tile_px, mpp=config.mpp, overlap_px=config.overlap_px
     )
-    mask_yx, mask_mpp = read_tissue(reader.path)
     corners_xy0 = grid.corners_xy0
-    tissue = tissue_fraction(corners_xy0, grid.side_px0, mask_yx, mask_mpp / reader.mpp0)
+    tissue = tissue_share(reader.path, reader.mpp0, corners_xy0, grid.side_px0)
     touches_damage = damaged_fraction(reader.path, corners_xy0, grid.side_px0) > 0
     kept = (tissue >= config.min_tissue) & ~touches_damage
     scores, checked = tile_scores(reader, corners_xy0[kept], grid.side_px0)

@@ -10,7 +10,6 @@ import typer
 from pipeline.cli_output import Reporter, report_errors
 from pipeline.config import Settings, load_settings
 from pipeline.files import sha256_of
-from pipeline.ingest.ingest import IngestRequest
 from pipeline.jobs.stage import Stage
 from pipeline.names import find_package
 from pipeline.project import Project, open_project
@@ -53,6 +52,7 @@ def run_infer(model: str, slides: list[str], project_dir: Path, *, devices: str,
 
 def _stage(slide: SlideToDo, package: Path, project: Project, settings: Settings, devices: tuple[str, ...]) -> Stage:
     from pipeline.inference.stage import InferStage
+    from pipeline.ingest.ingest import IngestRequest
     from pipeline.ingest.stage import IngestIfMissing
     from pipeline.verbs.chain import Chain
 
