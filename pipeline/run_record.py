@@ -24,6 +24,9 @@ _STATUS_OF: dict[str, Status] = {
 }
 """By code; all other codes are refusals."""
 
+INTERNAL_ERROR = "internal_error"
+"""Code of a slide on which our own code failed: no error class has it, since nothing raises it on purpose."""
+
 VERSIONED = (
     "gemslide",
     "torch",
@@ -62,6 +65,18 @@ class SlideOutcome:
             _STATUS_OF.get(error.code, "refused"),
             code=error.code,
             message=str(error),
+            seconds=round(seconds, 3),
+        )
+
+    @classmethod
+    def from_defect(cls, slide_id: str, error: Exception, seconds: float) -> SlideOutcome:
+        """Of an exception that nobody foresaw."""
+        return cls(
+            slide_id,
+            "failed",
+            code=INTERNAL_ERROR,
+            message=f"slide {slide_id}: gemslide itself failed ({type(error).__name__}: {error!s:.300}). The slide may "
+            "be good. What was finished is kept. Please report this, with the traceback above.",
             seconds=round(seconds, 3),
         )
 

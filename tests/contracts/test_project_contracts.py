@@ -61,11 +61,12 @@ def test_error_codes_are_those_of_the_contract():
 
 def test_every_code_is_explained_where_people_look():
     from pathology_app.server import CannotListenError
+    from pipeline.run_record import INTERNAL_ERROR
     from training.engine.transport import LostPeerError
 
     page = (ROOT / "docs/store.md").read_text(encoding="utf-8")
 
-    assert [c for c in {*CODES, CannotListenError.code, LostPeerError.code} if f"`{c}`" not in page] == []
+    assert [c for c in {*CODES, INTERNAL_ERROR, CannotListenError.code, LostPeerError.code} if f"`{c}`" not in page] == []
 
 
 def test_recipe_keys_are_those_of_the_page():
