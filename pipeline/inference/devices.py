@@ -37,6 +37,9 @@ class Devices(Protocol):
     def seconds(self) -> Seconds:
         """Where the time of everything so far went, on all devices together."""
 
+    turn: threading.Lock
+    """Whoever wants results holds it until the last: slides take turns."""
+
     def results(self, blocks: Iterator[Block]) -> Iterator[BatchResult]:
         """Results of all batches, as they come.
 
@@ -78,7 +81,7 @@ class OneDevice:
 
     def __init__(self, predictor: Predictor, *, threads: int = CORES) -> None:
         self.predictor, self._threads = predictor, threads
-        self.seconds = Seconds()
+        self.seconds, self.turn = Seconds(), threading.Lock()
 
     def results(self, blocks: Iterator[Block]) -> Iterator[BatchResult]:
         """See `Devices`."""
@@ -103,7 +106,7 @@ class ManyDevices(AbstractContextManager["ManyDevices"]):
         share = max(1, CORES // len(run_on))
         self._workers = [_Worker(each.device, _Starter(package, each, share)) for each in run_on]
         self._workers += [_Worker(f"of rank {number}", other) for number, other in enumerate(others, start=1)]
-        self._turn = threading.Lock()
+        self.turn = threading.Lock()
         self._job = 0
 
     @property
@@ -112,15 +115,14 @@ class ManyDevices(AbstractContextManager["ManyDevices"]):
         return sum((worker.seconds for worker in self._workers), Seconds())
 
     def results(self, blocks: Iterator[Block]) -> Iterator[BatchResult]:
-        """See `Devices`. One slide at a time: another thread waits for its turn."""
-        with self._turn:
-            self._job += 1
-            try:
-                yield from self._results(blocks)
-            except BaseException:
-                for worker in self._workers:
-                    worker.drop()
-                raise
+        """See `Devices`."""
+        self._job += 1
+        try:
+            yield from self._results(blocks)
+        except BaseException:
+            for worker in self._workers:
+                worker.drop()
+            raise
 
     def _results(self, blocks: Iterator[Block]) -> Iterator[BatchResult]:
         while True:

@@ -142,16 +142,16 @@ class _SlideWork:
         self, plan: SlidePlan, grid: TileGrid, key: dict[str, Any], journal: Journal, advance: Advance
     ) -> Predictions:
         """The slide's map, from the journal's batches and those that are still to do."""
-        start, before = time.perf_counter(), self._devices.seconds
         advance.expect(len(plan.order))
         for number in journal.finished:
             advance(len(journal.finished[number].probabilities_nk))
-        for result in self._devices.results(plan.blocks(set(journal.finished))):
-            journal.add(result)
-            advance(len(result.probabilities_nk))
-        predictions = self._assembled(plan, grid, key, list(journal.finished.values()))
-        self._seconds = {"predict": time.perf_counter() - start, **asdict(self._devices.seconds - before)}
-        return predictions
+        with self._devices.turn:
+            start, before = time.perf_counter(), self._devices.seconds
+            for result in self._devices.results(plan.blocks(set(journal.finished))):
+                journal.add(result)
+                advance(len(result.probabilities_nk))
+            self._seconds = {"predict": time.perf_counter() - start, **asdict(self._devices.seconds - before)}
+        return self._assembled(plan, grid, key, list(journal.finished.values()))
 
     def _assembled(
         self, plan: SlidePlan, grid: TileGrid, key: dict[str, Any], results: list[BatchResult]

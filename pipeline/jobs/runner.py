@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import threading
 import time
+import traceback
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 
 from pipeline.errors import UnreadableError
 from pipeline.jobs.pool import Pool, WorkerCrashedError
@@ -16,7 +20,7 @@ Done = Callable[[StageReport], None]
 
 
 def run_stages(stages: Sequence[Stage], done: Done, *, workers: int = 1) -> None:
-    """Run a stage on each slide; what is wrong with one does not stop the others.
+    """Run a stage on each slide; what is wrong with one, or with us at one, does not stop the others.
 
     When this process is interrupted or dies, those that work for it end at once.
 
@@ -34,9 +38,42 @@ def run_stages(stages: Sequence[Stage], done: Done, *, workers: int = 1) -> None
             advance(1)
 
 
+def run_overlapping(stages: Sequence[Stage], done: Done) -> None:
+    """As `run_stages` in this process, two slides at a time: one is prepared or written while the other is worked on.
+
+    For stages that take turns at what is scarce, such as a device, by themselves. When this process is interrupted,
+    both slides stop at their next step.
+    """
+    until = _UntilStopped()
+    with bar(stages[0].name, total=len(stages)) as advance, ThreadPoolExecutor(2, "slide") as pool:
+        try:
+            for ended in as_completed([pool.submit(_run, stage, until) for stage in stages]):
+                done(ended.result())
+                advance(1)
+        except BaseException:
+            until.stopped.set()
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+class _UntilStopped(Advance):
+    """No bar, but a stop at the next step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stopped = threading.Event()
+
+    def __call__(self, steps: int) -> None:
+        if self.stopped.is_set():
+            raise KeyboardInterrupt
+
+
 def _run_here(stage: Stage) -> StageReport:
     with bar(f"{stage.name} {stage.slide_id}") as advance:
-        return _run(stage, advance)
+        try:
+            return _run(stage, advance)
+        except MemoryError:
+            return _ended(stage, WorkerCrashedError(errno.ENOMEM))
 
 
 def _run(stage: Stage, advance: Advance = no_bar) -> StageReport:
@@ -46,6 +83,11 @@ def _run(stage: Stage, advance: Advance = no_bar) -> StageReport:
         return stage.run(advance)
     except (GemslideError, OSError) as error:
         return _refused(stage, error, time.perf_counter() - start)
+    except MemoryError:  # of this slide: a worker ends, and its memory with it
+        raise
+    except Exception as error:  # noqa: BLE001 - a defect of ours, which must not cost the slides that follow
+        traceback.print_exc()
+        return StageReport(SlideOutcome.from_defect(stage.slide_id, error, time.perf_counter() - start))
 
 
 def _refused(stage: Stage, error: GemslideError | OSError, seconds: float) -> StageReport:

@@ -43,7 +43,8 @@ def run_infer(model: str, slides: list[str], project_dir: Path, *, devices: str,
         record.inputs.append({"id": package.name, "sha256": sha256_of(weights_file(package))})
         stages = [_stage(slide, package, project, settings, share.devices) for slide in todo[share.slides]]
         try:
-            run_recorded(stages, reporter, record, project)
+            # Where this process does not compute itself, it has time for the slides before and after.
+            run_recorded(stages, reporter, record, project, overlapping=share.devices != ("cpu",))
         finally:
             close_devices()
     _say_counts(reporter)

@@ -8,16 +8,26 @@ from dataclasses import replace
 import typer
 
 from pipeline.cli_output import Reporter
-from pipeline.jobs.runner import run_stages
+from pipeline.jobs.runner import run_overlapping, run_stages
 from pipeline.jobs.stage import Stage, StageReport
 from pipeline.project import Project
 from pipeline.run_record import RunRecord, recorded
 
 
 def run_recorded(
-    stages: Sequence[Stage], reporter: Reporter, record: RunRecord, project: Project, *, workers: int = 1
+    stages: Sequence[Stage],
+    reporter: Reporter,
+    record: RunRecord,
+    project: Project,
+    *,
+    workers: int = 1,
+    overlapping: bool = False,
 ) -> None:
-    """Run the stages. What is wrong with one slide does not stop the others."""
+    """Run the stages. What is wrong with one slide does not stop the others.
+
+    Args:
+        workers, overlapping: slides at a time in processes, or the next one beside the one before it in this process.
+    """
 
     def done(report: StageReport) -> None:
         record.inputs += report.inputs
@@ -33,4 +43,7 @@ def run_recorded(
         record.slides.append(reporter.add(outcome))
 
     with recorded(record, project.runs_dir), record.phase(record.verb):
-        run_stages(stages, done, workers=workers)
+        if overlapping and len(stages) > 1:
+            run_overlapping(stages, done)
+        else:
+            run_stages(stages, done, workers=workers)

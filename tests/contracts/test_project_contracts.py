@@ -66,7 +66,9 @@ def test_every_code_is_explained_where_people_look():
 
     page = (ROOT / "docs/store.md").read_text(encoding="utf-8")
 
-    assert [c for c in {*CODES, INTERNAL_ERROR, CannotListenError.code, LostPeerError.code} if f"`{c}`" not in page] == []
+    assert [
+        c for c in {*CODES, INTERNAL_ERROR, CannotListenError.code, LostPeerError.code} if f"`{c}`" not in page
+    ] == []
 
 
 def test_recipe_keys_are_those_of_the_page():

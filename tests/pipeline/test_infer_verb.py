@@ -6,6 +6,7 @@ import json
 import shutil
 from collections import Counter
 
+import pandas as pd
 import pytest
 
 from pipeline.project import Project
@@ -68,6 +69,25 @@ def test_every_slide_of_a_manifest_ends_in_one_state_and_the_counts_add_up(road,
     assert lines["coarse"]["code"] == "bad_recipe"
     assert "needs: use a model trained on tiles of 3" in lines["coarse"]["message"]
     assert "5 slides: 3 unreadable, 1 done, 1 refused" in done.err
+
+
+def test_slides_overlap_on_several_devices_and_give_the_same(road, project, tmp_path, gemslide):
+    for name, seed in (("a", 5), ("b", 6), ("c", 7)):
+        make_slide(tmp_path / f"{name}.tiff", seed)
+    (tmp_path / "d.tiff").write_text("no slide")
+    slides = [tmp_path / f"{name}.tiff" for name in "abcd"]
+    tables = []
+    for how in (("--devices", "cpu,cpu"), ()):
+        done = gemslide("infer", road.model_id, *slides, "--project", project.root, "--json", *how)
+
+        ended = {slide_id: line["status"] for slide_id, line in lines_of(done).items()}
+        assert ended == {"a": "done", "b": "done", "c": "done", "d": "unreadable"}, done.err
+        results = [project.result_dir(name, road.model_id) / "predictions.csv" for name in "abc"]
+        tables.append([pd.read_csv(path, comment="#") for path in results])
+        for name in "abc":
+            shutil.rmtree(project.store_path(name) / "predictions")
+    for spread, alone in zip(*tables, strict=True):
+        pd.testing.assert_frame_equal(spread, alone, atol=1e-3)
 
 
 def test_slides_that_quality_control_did_not_find_good_can_be_left_out(road, project, gemslide):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -13,7 +15,7 @@ import pytest
 from pipeline.errors import UnreadableError
 from pipeline.jobs.key import differences, is_finished
 from pipeline.jobs.pool import Pool, WorkerCrashedError
-from pipeline.jobs.runner import run_stages
+from pipeline.jobs.runner import run_overlapping, run_stages
 from pipeline.jobs.stage import Stage, StageReport
 from pipeline.run_record import SlideOutcome
 
@@ -25,6 +27,8 @@ def work(task: str) -> str:
         raise UnreadableError("refused: damaged")
     if task == "bug":
         raise AttributeError("a bug of ours")
+    if task == "memory":
+        raise MemoryError
     return task.upper()
 
 
@@ -50,8 +54,9 @@ class Toy(Stage):
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_every_slide_ends_once_and_an_error_or_a_crash_costs_one(tmp_path, workers):
-    names = ["a", "refuse", "b", *(["crash"] if workers > 1 else []), "c"]
+def test_every_slide_ends_once_and_an_error_a_crash_or_a_bug_costs_one(tmp_path, capfd, workers):
+    names = ["a", "refuse", "b", *(["crash"] if workers > 1 else []), "memory", "bug", "c"]
+    good, bug = ("done", None), ("failed", "internal_error")
     reports = []
 
     run_stages([Toy(name, tmp_path) for name in names], reports.append, workers=workers)
@@ -59,11 +64,75 @@ def test_every_slide_ends_once_and_an_error_or_a_crash_costs_one(tmp_path, worke
     ended = {report.outcome.slide_id: (report.outcome.status, report.outcome.code) for report in reports}
     assert len(reports) == len(names)
     assert ended == {
-        name: ("unreadable", "unreadable") if name in ("refuse", "crash") else ("done", None) for name in names
+        name: bug if name == "bug" else good if name in "abc" else ("unreadable", "unreadable") for name in names
     }
-    for report in reports:
-        if report.outcome.slide_id == "crash":
-            assert "crashed or was ended (exit code -11)" in report.outcome.message
+    messages = {report.outcome.slide_id: report.outcome.message for report in reports}
+    assert "(exit code -11)" in messages.get("crash", "(exit code -11)")
+    assert "(exit code 12)" in messages["memory"]
+    assert "gemslide itself failed (AttributeError: a bug of ours)" in messages["bug"]
+    assert "in work" in capfd.readouterr().err
+
+
+@dataclass(frozen=True)
+class InTurn(Stage):
+    """Takes steps at what is scarce, then writes until the next slide has begun."""
+
+    name: ClassVar[str] = "in turn"
+    slide_id: str
+    turn: threading.Lock
+    begun: dict[str, threading.Event]
+    steps: list[str]
+    endless: str = ""
+
+    def key(self):
+        return {}
+
+    def made_from(self):
+        return None
+
+    def outputs(self):
+        return ()
+
+    def run(self, advance):
+        with self.turn:
+            self.begun[self.slide_id].set()
+            for _ in range(2) if self.slide_id != self.endless else itertools.count():
+                self.steps.append(self.slide_id)
+                advance(1)
+        following = chr(ord(self.slide_id) + 1)
+        assert following not in self.begun or self.begun[following].wait(60)
+        if self.slide_id == "b":
+            raise UnreadableError("refused: damaged")
+        return StageReport(SlideOutcome(self.slide_id, "done"))
+
+
+def in_turn(**how):
+    turn, begun, steps = threading.Lock(), {name: threading.Event() for name in "abc"}, []
+    return [InTurn(name, turn, begun, steps, **how) for name in "abc"], steps
+
+
+def test_a_slide_is_written_while_the_next_one_has_its_turn():
+    stages, steps = in_turn()
+    reports = []
+
+    run_overlapping(stages, reports.append)
+
+    assert "".join(steps) in ("aabbcc", "bbaacc")
+    assert {report.outcome.slide_id: report.outcome.status for report in reports} == {
+        "a": "done", "b": "unreadable", "c": "done",
+    }  # fmt: skip
+
+
+def test_an_interrupted_run_stops_its_slides_at_their_next_step():
+    stages, steps = in_turn(endless="c")
+
+    def interrupt(_):
+        stages[2].begun["c"].wait(60)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_overlapping(stages, interrupt)
+    assert steps[-1] == "c"
 
 
 def test_results_come_in_the_order_of_the_tasks_when_asked_for():
