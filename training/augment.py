@@ -73,6 +73,7 @@ def to_input(tiles_nhwc: NDArray[np.uint8], mean: list[float], std: list[float])
 
 def normalised(tiles_nhwc: Tensor, mean: list[float], std: list[float]) -> Tensor:
     """`to_input` where the tiles are: on their device."""
-    scaled, device = tiles_nhwc.float().div_(255), tiles_nhwc.device
-    scaled.sub_(torch.tensor(mean, device=device)).div_(torch.tensor(std, device=device))
-    return scaled.permute(0, 3, 1, 2)
+    # A row's pixels and channels are one axis: over a last axis of three, a CPU takes four times as long.
+    rows, width, device = tiles_nhwc.flatten(2).float().div_(255), tiles_nhwc.shape[2], tiles_nhwc.device
+    rows.sub_(torch.tensor(mean, device=device).repeat(width)).div_(torch.tensor(std, device=device).repeat(width))
+    return rows.view(tiles_nhwc.shape).permute(0, 3, 1, 2)
