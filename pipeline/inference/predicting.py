@@ -47,7 +47,7 @@ class BlockPredictor:
         self._is_on_gpu = predictor.run_on.device.startswith("cuda")
         self.job = 0
         """Of the batch that is being worked on: whose an error is."""
-        self._feed = TileFeed(threads=threads, reads_ahead=self._is_on_gpu)
+        self._feed = TileFeed(threads=threads)
         self._before = Seconds(transfer=predictor.seconds.transfer, compute=predictor.seconds.compute)
 
     def __enter__(self) -> BlockPredictor:
