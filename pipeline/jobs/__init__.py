@@ -7,7 +7,7 @@ __all__, __getattr__ = public_names(
     {
         "key": "differences is_finished Key",
         "pool": "Pool",
-        "runner": "run_stages",
+        "runner": "run_overlapping run_stages",
         "stage": "Stage StageReport",
         "worker_process": "begin_worker",
     },
