@@ -15,7 +15,7 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.infer import Work, measure, slide_of
+from benchmarks.infer_work import Work, measure, slide_of
 from benchmarks.machine import circumstances
 from benchmarks.networks import resnet50, resnet110, vit_large
 

@@ -4,7 +4,8 @@
 
 `road` is `infer_slide` from the opened project to published results, all formats of the default; `predicting` is its
 part from the first tile to the last probability. `alone` is the same network with the same batches on the same device,
-with normalised tiles in memory. Each round measures both, in an order that changes; figures are medians over rounds.
+with normalised tiles in memory. Both run in turns of a quarter second (`benchmarks.slices`); figures are medians over
+rounds, each of which is the slide once.
 `reader` compares the tiles that the reader hands to one consumer from two threads with two threads that only decode
 the same chunks into memory with libjpeg-turbo. Prints a JSON line per measure; the committed ones are in
 benchmarks/results/infer.jsonl.
@@ -14,55 +15,29 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
-import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import nn
 
+from benchmarks.infer_work import Work, measure_in_turns, median, slide_of
 from benchmarks.machine import circumstances
-from benchmarks.make_slide import make_slide
-from benchmarks.networks import predictor_of, resnet18, resnet110
+from benchmarks.networks import resnet18, resnet110
 from pipeline.codecs.images import decode_jpeg
-from pipeline.config import InferConfig, IngestConfig
+from pipeline.grid import TileGrid
 from pipeline.inference.blocks import BLOCK_BYTES, TileSource, plan_slide
-from pipeline.inference.infer import infer_slide, slide_grid
-from pipeline.inference.predictor import Predictor
 from pipeline.inference.reading import TileFeed
-from pipeline.ingest.ingest import IngestRequest, ingest_slide
 from pipeline.project import Project
 from pipeline.store.reader import StoreReader
-from training.augment import to_input
-from training.inference import RunOn
-from training.numerics import Numerics, Precision
 
-CLASSES = 2
-EVERY_TILE = InferConfig(min_tissue=0.0)
-READER_SLIDE_PX = 24_576
-
-
-@dataclass(frozen=True)
-class Work:
-    """A network on a slide."""
-
-    name: str
-    network: Callable[[int], nn.Module]
-    tile_px: int
-    slide_px: int
-    precision: Precision = "fp32"
-    device: str = "cpu"
-
-
+READER_SLIDE_PX = 12_288
+PASSES = 9
+"""Over the slide in each round, in turns: they take a fifth of a second each."""
 WORKS = (
     Work("ResNet-18, 224 px", resnet18, 224, 12_288),
     Work("ResNet-18, 224 px, bf16", resnet18, 224, 12_288, "bf16"),
@@ -81,7 +56,7 @@ def main() -> None:
 
     with tempfile.TemporaryDirectory(prefix="gemslide-bench-") as folder:
         for work in filter(lambda work: is_wanted(work.name), WORKS):
-            say(measure(work, slide_of(Path(folder), work.slide_px), options.rounds))
+            say(measure_in_turns(work, slide_of(Path(folder), work.slide_px), options.rounds))
         if is_wanted("reader"):
             for tile_px in (224, 1024):
                 say(measure_reader(slide_of(Path(folder), READER_SLIDE_PX), tile_px, options.rounds))
@@ -89,96 +64,6 @@ def main() -> None:
 
 def say(line: dict[str, Any]) -> None:
     print(json.dumps({**line, **circumstances("benchmarks.infer")}), flush=True)
-
-
-def slide_of(folder: Path, side_px: int) -> Project:
-    """A project with one slide of this size, made once."""
-    project = Project(folder / str(side_px))
-    if not project.root.exists():
-        project.root.mkdir(parents=True)
-        source = project.root / "slide.svs"
-        make_slide(source, side_px=side_px, colour="ycbcr")
-        ingest_slide(IngestRequest(source, "S-1"), project, IngestConfig())
-    return project
-
-
-def measure(work: Work, project: Project, num_rounds: int) -> dict[str, Any]:
-    """Tiles per second of the road, of its predicting, and of the network alone."""
-    reader = StoreReader(project.store_path("S-1"))
-    run_on = RunOn(work.device, Numerics(work.precision))
-    predictor = predictor_of(
-        work.network(CLASSES), "bench", tile_px=work.tile_px, mpp=reader.mpp0, num_classes=CLASSES, run_on=run_on
-    )
-    batches = _batches(reader, predictor, work.precision)
-    alone(predictor, batches)  # warm
-    rounds = [_round(project, predictor, batches, swap=bool(number % 2)) for number in range(num_rounds)]
-    peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return {
-        "benchmark": "infer",
-        "work": work.name,
-        "device": work.device,
-        "road / alone": _median(found["road"] / found["alone"] for found in rounds),
-        "predicting / alone": _median(found["predicting"] / found["alone"] for found in rounds),
-        "road / alone, all rounds": sorted(round(found["road"] / found["alone"], 3) for found in rounds),
-        "predicting / alone, all rounds": sorted(round(found["predicting"] / found["alone"], 3) for found in rounds),
-        "alone tiles/s": _median(found["alone"] for found in rounds),
-        "tiles": rounds[0]["tiles"],
-        "batch": predictor.usual_batch_size,
-        "seconds of the last round": rounds[-1]["seconds"],
-        "peak memory of the process, MiB": peak_bytes // 2**20,
-        "rounds": num_rounds,
-    }
-
-
-def _median(values: Iterator[float]) -> float:
-    return round(statistics.median(values), 3)
-
-
-def _batches(reader: StoreReader, predictor: Predictor, precision: Precision) -> list[torch.Tensor]:
-    """Normalised tiles in memory, as many as the area of 12 batches of 32 tiles of 224 px, two batches at least."""
-    size, mean, std = predictor.usual_batch_size, predictor._classifier.mean, predictor._classifier.std
-    count = 12 if predictor.tile_px < 1000 else 6
-    corners = slide_grid(reader, predictor).corners_xy0[: size * count]
-    found = []
-    for start in range(0, len(corners), size):
-        tiles = [
-            reader.read_square(0, int(x), int(y), predictor.tile_px, predictor.tile_px)
-            for x, y in corners[start : start + size]
-        ]
-        images = to_input(np.stack(tiles), mean, std).to(predictor.run_on.device)
-        found.append(images.to(torch.bfloat16) if precision == "bf16" else images)
-    return [images for images in found if len(images) == size]
-
-
-def alone(predictor: Predictor, batches: list[torch.Tensor]) -> float:
-    """Tiles per second of nothing but the network."""
-    network, is_gpu = predictor._classifier.forward_only.network, predictor.run_on.device.startswith("cuda")
-    with torch.inference_mode():
-        start = time.perf_counter()
-        for images in batches:
-            network(images)
-        if is_gpu:
-            torch.cuda.synchronize()
-        seconds = time.perf_counter() - start
-    return sum(map(len, batches)) / seconds
-
-
-def _round(project: Project, predictor: Predictor, batches: list[torch.Tensor], *, swap: bool) -> dict[str, Any]:
-    """Half of the batches alone before and half after, so that a slow spell of the machine meets both."""
-    half = len(batches) // 2
-    before = alone(predictor, batches[:half] if not swap else batches)
-    shutil.rmtree(project.store_path("S-1") / "predictions", ignore_errors=True)
-    start = time.perf_counter()
-    report = infer_slide("S-1", predictor, project, EVERY_TILE)
-    road_s = time.perf_counter() - start
-    after = alone(predictor, batches[half:] if not swap else batches)
-    return {
-        "alone": 2 / (1 / before + 1 / after),
-        "road": report.num_tiles / road_s,
-        "predicting": report.num_tiles / report.seconds["predict"],
-        "tiles": report.num_tiles,
-        "seconds": report.seconds,
-    }
 
 
 def measure_reader(project: Project, tile_px: int, num_rounds: int) -> dict[str, Any]:
@@ -190,16 +75,19 @@ def measure_reader(project: Project, tile_px: int, num_rounds: int) -> dict[str,
         "in cache": lambda: _decode_all(reader, in_cache=True),
     }
     rounds = []
-    for number in range(num_rounds + 1):
-        order = list(turns)[number % 3 :] + list(turns)[: number % 3]
-        rounds.append({name: turns[name]() for name in order})
+    for _ in range(num_rounds + 1):
+        seconds = dict.fromkeys(turns, 0.0)
+        for number in range(PASSES):
+            for name in list(turns)[number % 3 :] + list(turns)[: number % 3]:
+                seconds[name] += 1 / turns[name]()
+        rounds.append({name: 1 / spent for name, spent in seconds.items()})
     ratios = sorted(round(found["reader"] / found["bare"], 3) for found in rounds[1:])  # the first warms
     return {
         "benchmark": "infer",
         "work": f"reader, tiles of {tile_px} px",
         "pixels/s, reader / two bare libjpeg threads": statistics.median(ratios),
         "all rounds": ratios,
-        "reader / two threads that never leave the cache": _median(
+        "reader / two threads that never leave the cache": median(
             found["reader"] / found["in cache"] for found in rounds[1:]
         ),
         "rounds": num_rounds,
@@ -209,8 +97,6 @@ def measure_reader(project: Project, tile_px: int, num_rounds: int) -> dict[str,
 def _read_all(reader: StoreReader, tile_px: int) -> float:
     """Pixels per second of all tiles of the slide."""
     columns, rows = (side // tile_px for side in reader.size_wh_px0)
-    from pipeline.grid import TileGrid
-
     grid = TileGrid(columns, rows, tile_px, tile_px, tile_px, reader.mpp0)
     source, chosen = TileSource(reader.path, 0, tile_px, tile_px, None), np.arange(columns * rows)
     batch_size = max(1, 32 * 224**2 // tile_px**2)
