@@ -58,14 +58,14 @@ def slide_of(folder: Path, side_px: int) -> Project:
 
 def measure(work: Work, project: Project, num_rounds: int) -> dict[str, Any]:
     """Tiles per second of the road, of its predicting, and of the network alone, one after the other."""
-    reader, predictor = _opened(work, project)
+    reader, predictor = opened(work, project)
     batches = _batches(reader, predictor, work.precision)
     alone(predictor, batches)  # warm
     rounds = [_round(project, predictor, batches, swap=bool(number % 2)) for number in range(num_rounds)]
     return _line(work, rounds, predictor.usual_batch_size)
 
 
-def _opened(work: Work, project: Project, network: nn.Module | None = None) -> tuple[StoreReader, Predictor]:
+def opened(work: Work, project: Project, network: nn.Module | None = None) -> tuple[StoreReader, Predictor]:
     torch.manual_seed(0)
     reader = StoreReader(project.store_path("S-1"))
     predictor = predictor_of(
@@ -135,7 +135,7 @@ def _round(project: Project, predictor: Predictor, batches: list[torch.Tensor], 
     """Half of the batches alone before and half after, so that a slow spell of the machine meets both."""
     half = len(batches) // 2
     before = alone(predictor, batches[:half] if not swap else batches)
-    _forget(project)
+    forget(project)
     start = time.perf_counter()
     report = infer_slide("S-1", predictor, project, EVERY_TILE)
     road_s = time.perf_counter() - start
@@ -155,18 +155,18 @@ def measure_in_turns(work: Work, project: Project, num_rounds: int) -> dict[str,
     for found in rounds:
         inside = [(now_s, tiles) for at_s, now_s, tiles in alone_log if found["began_at"] <= at_s <= found["ended_at"]]
         found["alone"] = sum(tiles for _, tiles in inside[1:]) / (inside[-1][0] - inside[0][0])
-    _, predictor = _opened(work, project, _Mean())
+    _, predictor = opened(work, project, Mean())
     return _line(work, rounds, predictor.usual_batch_size)
 
 
-class _Mean(nn.Module):
+class Mean(nn.Module):
     """Hardly a network: the road is tried out with it first."""
 
     def forward(self, images_nchw: Tensor) -> Tensor:
         return images_nchw.float().mean((2, 3))[:, :CLASSES]
 
 
-class _Clock(Advance):
+class Clock(Advance):
     """Between which moments a slide was predicted."""
 
     def __init__(self, now: Callable[[], float]) -> None:
@@ -182,14 +182,14 @@ class _Clock(Advance):
 
 def _road_in_turns(turns: Turns, work: Work, root: Path, num_rounds: int) -> list[dict[str, Any]]:
     project, rounds = Project(root), []
-    _, trial = _opened(work, project, _Mean())
-    _, predictor = _opened(work, project)
-    _forget(project)
+    _, trial = opened(work, project, Mean())
+    _, predictor = opened(work, project)
+    forget(project)
     infer_slide("S-1", trial, project, EVERY_TILE)
     turns.ready()
     for _ in range(num_rounds):
-        _forget(project)
-        clock, began_at, start_s = _Clock(turns.now), time.perf_counter(), turns.now()
+        forget(project)
+        clock, began_at, start_s = Clock(turns.now), time.perf_counter(), turns.now()
         report = infer_slide("S-1", predictor, project, EVERY_TILE, advance=clock)
         rounds.append(
             {
@@ -208,7 +208,7 @@ def _road_in_turns(turns: Turns, work: Work, root: Path, num_rounds: int) -> lis
 def _alone_in_turns(turns: Turns, work: Work, root: Path, _: int) -> list[tuple[float, float, int]]:
     """When each batch was done, on the machine's clock and on this process's own, and its tiles."""
     log = []
-    reader, predictor = _opened(work, Project(root))
+    reader, predictor = opened(work, Project(root))
     batches = _batches(reader, predictor, work.precision)
     alone(predictor, batches[:1])
     turns.ready()
@@ -219,5 +219,5 @@ def _alone_in_turns(turns: Turns, work: Work, root: Path, _: int) -> list[tuple[
     return log
 
 
-def _forget(project: Project) -> None:
+def forget(project: Project) -> None:
     shutil.rmtree(project.store_path("S-1") / "predictions", ignore_errors=True)
