@@ -25,6 +25,7 @@ from pipeline.ingest.ingest import IngestRequest, ingest_slide
 from pipeline.progress import Advance
 from pipeline.project import Project
 from pipeline.store.reader import StoreReader
+from training.allocator import keep_freed_memory
 from training.augment import to_input
 from training.inference import RunOn
 from training.numerics import Numerics, Precision
@@ -66,6 +67,7 @@ def measure(work: Work, project: Project, num_rounds: int) -> dict[str, Any]:
 
 
 def opened(work: Work, project: Project, network: nn.Module | None = None) -> tuple[StoreReader, Predictor]:
+    keep_freed_memory()
     torch.manual_seed(0)
     reader = StoreReader(project.store_path("S-1"))
     predictor = predictor_of(

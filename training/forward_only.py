@@ -11,12 +11,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from training.allocator import give_back_what_is_free
 from training.augment import normalised
 from training.errors import BadRecipeError
 from training.numerics import Numerics
 
 _CPU_OUT_OF_MEMORY = ("can't allocate memory", "not enough memory")
 """What torch's allocator says on a CPU, where it has no error class for it."""
+LOOK_AT_MEMORY_EVERY = 64
+"""Batches on a CPU."""
 
 
 @dataclass
@@ -68,6 +71,7 @@ class ForwardOnly:
     max_tiles: int | None = None
     """At a time through the network: none, until memory ran out once. Deterministic runs take one."""
     _copying: torch.cuda.Stream | None = None
+    _batches_here: int = 0
 
     def __post_init__(self) -> None:
         if self.numerics.deterministic:
@@ -90,6 +94,9 @@ class ForwardOnly:
         start = time.perf_counter()
         probabilities_nk = self._in_parts(torch.from_numpy(np.ascontiguousarray(tiles_nhwc))).cpu()
         self.seconds.compute += time.perf_counter() - start
+        self._batches_here += 1
+        if self._batches_here % LOOK_AT_MEMORY_EVERY == 0:
+            give_back_what_is_free()
         return Running(probabilities_nk, self.seconds)
 
     def _on_gpu(self, tiles_nhwc: NDArray[np.uint8]) -> Running:

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from training.allocator import keep_freed_memory
 from training.colour_statistics import Hues, HueStatistics, hue_distance, tile_hues
 from training.errors import BadRecipeError
 from training.focus_statistics import Focus, FocusStatistics, focus_distance, tile_focus
@@ -119,6 +120,7 @@ class Classifier:
             UnreadableError: files are missing, damaged, of another layout, or not the weights that the id names.
             BadRecipeError: the network cannot be spread over these devices, or they are not there.
         """
+        keep_freed_memory()
         package = package.resolve()
         config = read_package_config(package)
         network, weights_sha256 = trained_network(package, config)

@@ -1,0 +1,51 @@
+"""The pictures of docs/inference.md: what inference and evaluation of the demonstration left.
+
+    make demo; .venv/bin/python -m benchmarks.draw_inference demo
+
+Writes docs/images/inference/. Needs Chromium.
+"""
+
+from __future__ import annotations
+
+import argparse
+from io import BytesIO
+from pathlib import Path
+
+from PIL import Image
+from playwright.sync_api import sync_playwright
+
+OUT = Path(__file__).parents[1] / "docs/images/inference"
+SLIDE = "demo-test-positive"
+CHROMIUM = "/usr/bin/chromium"
+MAX_WIDTH_PX = 1100
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("project", type=Path)
+    results = next((parser.parse_args().project / "results").iterdir())
+    OUT.mkdir(parents=True, exist_ok=True)
+    (heatmap,) = (results / SLIDE).glob("heatmap_*.png")
+    keep(Image.open(heatmap), "heatmap.jpg")
+    (evaluation,) = results.glob("evaluation_*.html")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--headless", "--no-sandbox"])
+        page = browser.new_page(viewport={"width": MAX_WIDTH_PX, "height": 900})
+        page.goto((results / SLIDE / "slide_report.html").resolve().as_uri())
+        keep(Image.open(BytesIO(page.screenshot(full_page=True))), "report.jpg")
+        page.goto(evaluation.resolve().as_uri())
+        figure = page.locator("img, svg").filter(visible=True).first
+        keep(Image.open(BytesIO(figure.screenshot())), "evaluation.jpg")
+        browser.close()
+
+
+def keep(image: Image.Image, name: str) -> None:
+    """As a page shows it: no wider than its text."""
+    image = image.convert("RGB")
+    if image.width > MAX_WIDTH_PX:
+        image = image.resize((MAX_WIDTH_PX, round(image.height * MAX_WIDTH_PX / image.width)), Image.Resampling.LANCZOS)
+    image.save(OUT / name, quality=85, optimize=True)
+
+
+if __name__ == "__main__":
+    main()
