@@ -61,7 +61,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--slide-px", type=int, default=12_288)
-    parser.add_argument("--workers", type=int, nargs="*", default=list(WORKERS), help="loader workers for TIAToolbox")
+    parser.add_argument("--workers", type=int, nargs="+", default=list(WORKERS), help="loader workers for TIAToolbox")
     parser.add_argument("--others", type=Path, default=others.FOLDER, help="where benchmarks.others installed it")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="gemslide-bench-") as folder:
@@ -125,6 +125,8 @@ class Work:
             apart = np.abs(self._load(precision) - theirs)[self._same_pixels]
             self._furthest[precision] = max(float(apart.max()), self._furthest.get(precision, 0.0))
         self._probabilities = theirs[:, 1]
+        seconds = {name: said["seconds"] for name, said in found.items()}
+        print(f"round {number + 1}: seconds {seconds}", file=sys.stderr, flush=True)
         return found
 
     def agreement(self) -> dict[str, Any]:
