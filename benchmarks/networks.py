@@ -46,6 +46,16 @@ def resnet18(num_classes: int) -> nn.Sequential:
     return nn.Sequential(*blocks, head)
 
 
+def torchvision_name(key: str) -> str:
+    """What torchvision calls this entry of `resnet18`'s state."""
+    block, rest = key.split(".", 1)
+    if block == "0":
+        return {"0": "conv1", "1": "bn1"}[rest[0]] + rest[1:]
+    if block == "9":
+        return "fc" + rest[1:]
+    return f"layer{(int(block) + 1) // 2}.{(int(block) - 1) % 2}.{rest}"
+
+
 def resnet110(num_classes: int) -> nn.Sequential:
     """The network that gemslide trains."""
     return resnet_v2(depth=110, num_classes=num_classes)

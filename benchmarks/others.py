@@ -2,14 +2,14 @@
 
     .venv/bin/python -m benchmarks.others [--folder /tmp/gemslide-others]
 
-TIAToolbox declares 41 packages, among them jupyterlab, transformers and torchvision; its reader imports half of them.
-So others_tiatoolbox.txt names those, and torch, imported but not used for reading, is linked in from our environment
-instead of being fetched a second time (ours may be newer than TIAToolbox's bound). wsidicomizer is installed whole; it
-needs the system's libturbojpeg, which is unpacked into the folder on Debian where it is missing, without root. 1.4 GB
-and five minutes, once.
+TIAToolbox declares 41 packages, among them jupyterlab, bokeh and umap; its reader and its PatchPredictor import a part
+of them. So others_tiatoolbox.txt names those, and torch is linked in from our environment instead of being fetched a
+second time (ours may be newer than TIAToolbox's bound; both sides of a comparison then compute with the same one).
+wsidicomizer is installed whole; it needs the system's libturbojpeg, which is unpacked into the folder on Debian where
+it is missing, without root. 1.9 GB and five minutes, once.
 
-What was installed, or why not (command and last line of error), is in FOLDER/others.json. Benchmarks call `read` and
-`convert`; each gives the JSON line of a run, or the reason why there is none.
+What was installed, or why not (command and last line of error), is in FOLDER/others.json. Benchmarks call `read`,
+`predict` and `convert`; each gives the JSON line of a run, or the reason why there is none.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from ctypes.util import find_library
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,11 @@ HOMES = {
     "wsidicom": "wsidicomizer",
 }
 """Which environment a reader of others_read.py lives in."""
-IMPORTS = {"tiatoolbox": "tiatoolbox.wsicore.wsireader", "wsidicomizer": "wsidicomizer"}
+CHECKS = {
+    "tiatoolbox": (("-c", "import tiatoolbox.wsicore.wsireader"), (str(HERE / "others_predict.py"), "--check")),
+    "wsidicomizer": (("-c", "import wsidicomizer"),),
+}
+"""What a finished environment's Python must run."""
 TORCH_FOLDERS = ("torch", "torchgen", "functorch", "nvidia", "triton")
 
 
@@ -60,6 +65,14 @@ def read(
         return _run("others_read.py", HOMES[reader], arguments + (["--cores", str(cores)] if cores else []), folder)
 
 
+def predict(
+    slide: Path, weights: Path, output: Path, *, loader_workers: int, pixels: bool = False, folder: Path = FOLDER
+) -> dict[str, Any] | str:
+    """Time TIAToolbox's PatchPredictor on a slide, results into `output` (see others_predict.py); a reason if not."""
+    arguments = [str(slide), str(weights), str(output), "--workers", str(loader_workers)]
+    return _run("others_predict.py", "tiatoolbox", arguments + (["--pixels"] if pixels else []), folder)
+
+
 def convert(slide: Path, output: Path, *, folder: Path = FOLDER, workers: int = 2) -> dict[str, Any] | str:
     """Time wsidicomizer from slide to DICOM folder `output`, which must not exist; a reason where it cannot."""
     return _run("others_ingest.py", "wsidicomizer", [str(slide), str(output), "--workers", str(workers)], folder)
@@ -70,7 +83,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=FOLDER)
     folder = parser.parse_args().folder.absolute()
     folder.mkdir(parents=True, exist_ok=True)
-    installed = {name: _install(name, folder) for name in IMPORTS}
+    installed = {name: _install(name, folder) for name in CHECKS}
     (folder / "others.json").write_text(json.dumps(installed, indent=1) + "\n")
     for name, state in installed.items():
         print(name, state.get("reason") or "is installed: " + state["python"])
@@ -105,7 +118,8 @@ def _install(name: str, folder: Path) -> dict[str, Any]:
             _link_torch(folder / name)
         else:
             environment = _turbojpeg(folder / "libturbojpeg")
-        _command(str(python), "-I", "-c", f"import {IMPORTS[name]}", environment=environment)
+        for check in CHECKS[name]:
+            _command(str(python), "-I", *check, environment=environment)
     except InstallError as error:
         return {"reason": str(error)}
     return {"python": str(python), "environment": environment}
@@ -118,7 +132,7 @@ def _link_torch(home: Path) -> None:
         raise InstallError("import torch: not found in our environment; TIAToolbox's reader imports it")
     ours = Path(found.origin).parents[1]
     theirs = next((home / "lib").glob("python*/site-packages"))
-    for name in TORCH_FOLDERS:
+    for name in (*TORCH_FOLDERS, f"torch-{version('torch')}.dist-info"):
         link = theirs / name
         if (ours / name).exists() and not link.is_symlink():
             link.symlink_to(ours / name, target_is_directory=True)
