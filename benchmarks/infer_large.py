@@ -17,7 +17,6 @@ import argparse
 import json
 import multiprocessing
 import os
-import resource
 import signal
 import tempfile
 import time
@@ -29,7 +28,7 @@ import numpy as np
 import psutil
 
 from benchmarks.infer_work import Clock, Mean, Work, forget, opened, slide_of
-from benchmarks.machine import circumstances
+from benchmarks.machine import circumstances, peak_bytes
 from pipeline.config import InferConfig
 from pipeline.inference.infer import infer_slide
 from pipeline.project import Project
@@ -127,14 +126,13 @@ def _run(parent: Connection, root: Path, tile_px: int, how: str) -> None:
     start = time.perf_counter()
     report = infer_slide("S-1", predictor, project, FORMATS, advance=clock)
     road_s, predicting_s = time.perf_counter() - start, clock.last_s - clock.first_s
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     parent.send(
         {
             "tiles": report.num_tiles,
             "road_s": round(road_s, 2),
             "predicting_s": round(predicting_s, 2),
             "overhead_s": round(road_s - predicting_s, 2),
-            "peak_mib": (peak - before) // 2**20,
+            "peak_mib": (peak_bytes() - before) // 2**20,
             "seconds": report.seconds,
             "files_mib": round(sum(path.stat().st_size for path in report.result_dir.iterdir()) / 2**20, 1),
         }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import shutil
 import statistics
 import time
@@ -15,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from benchmarks.machine import peak_bytes
 from benchmarks.make_slide import make_slide
 from benchmarks.networks import predictor_of
 from benchmarks.slices import Turns, in_turns
@@ -82,7 +82,6 @@ def opened(work: Work, project: Project, network: nn.Module | None = None) -> tu
 
 
 def _line(work: Work, rounds: list[dict[str, Any]], batch_size: int) -> dict[str, Any]:
-    peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return {
         "benchmark": "infer",
         "work": work.name,
@@ -95,7 +94,7 @@ def _line(work: Work, rounds: list[dict[str, Any]], batch_size: int) -> dict[str
         "tiles": rounds[0]["tiles"],
         "batch": batch_size,
         "seconds of the last round": rounds[-1]["seconds"],
-        "peak memory of the process, MiB": rounds[-1].get("peak_bytes", peak_bytes) // 2**20,
+        "peak memory of the process, MiB": rounds[-1].get("peak_bytes", peak_bytes()) // 2**20,
         "rounds": len(rounds),
     }
 
@@ -201,7 +200,7 @@ def _road_in_turns(turns: Turns, work: Work, root: Path, num_rounds: int) -> lis
                 "predicting": report.num_tiles / (clock.last_s - clock.first_s),
                 "tiles": report.num_tiles,
                 "seconds": {"predict": round(clock.last_s - clock.first_s, 3)},
-                "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+                "peak_bytes": peak_bytes(),
             }
         )
     return rounds
