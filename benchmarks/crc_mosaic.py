@@ -1,6 +1,6 @@
 """The whole road on labelled colorectal tissue, beside a method without a network that sees the same tiles.
 
-    GEMSLIDE_TEST_DATA=… .venv/bin/python -m benchmarks.crc_mosaic [--epochs 60] [--tile-px 56] [--seed 0] [--folder DIR]
+    GEMSLIDE_TEST_DATA=… .venv/bin/python -m benchmarks.crc_mosaic [--epochs 60] [--tile-px 56] [--folder DIR]
 
 Slides `train_0` to `train_2`, `test_10` and `test_12` of crc-mosaic (five classes; test tiles are of other slides)
 are ingested and tiled in cells of 112 µm; a ResNet-v2 is trained on the training slides, of which `train_2` chooses the
