@@ -31,14 +31,14 @@ def test_a_slide_file_is_ingested_on_the_way_and_only_once(road, project, tmp_pa
     make_slide(tmp_path / "fresh.tiff", 5)
 
     first = gemslide("infer", road.model_id, tmp_path / "fresh.tiff", "--project", project.root, "--json")
+    (record,) = project.runs_dir.glob("*.json")
     again = gemslide("infer", road.model_id, tmp_path / "fresh.tiff", "--project", project.root, "--json")
 
     assert (first.code, again.code) == (0, 0), first.err
     assert [lines_of(done)["fresh"]["status"] for done in (first, again)] == ["done", "skipped"]
     assert project.slide_ids() == ["fresh"]
     assert (project.result_dir("fresh", road.model_id) / "predictions.csv").exists()
-    records = sorted(project.runs_dir.glob("*.json"))
-    seconds = json.loads(records[0].read_text())["seconds"]
+    seconds = json.loads(record.read_text())["seconds"]
     assert {"ingest", "predict", "read", "decode", "transfer", "compute", "waiting", "write"} <= set(seconds)
 
 
