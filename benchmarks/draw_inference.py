@@ -1,4 +1,4 @@
-"""The pictures of docs/inference.md: what inference and evaluation of the demonstration left.
+"""The pictures of docs/inference.md: what inference of the demonstration left.
 
     make demo; .venv/bin/python -m benchmarks.draw_inference demo
 
@@ -27,15 +27,11 @@ def main() -> None:
     OUT.mkdir(parents=True, exist_ok=True)
     (heatmap,) = (results / SLIDE).glob("heatmap_*.png")
     keep(Image.open(heatmap), "heatmap.jpg")
-    (evaluation,) = results.glob("evaluation_*.html")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--headless", "--no-sandbox"])
         page = browser.new_page(viewport={"width": MAX_WIDTH_PX, "height": 900})
         page.goto((results / SLIDE / "slide_report.html").resolve().as_uri())
         keep(Image.open(BytesIO(page.screenshot(full_page=True))), "report.jpg")
-        page.goto(evaluation.resolve().as_uri())
-        figure = page.locator("img, svg").filter(visible=True).first
-        keep(Image.open(BytesIO(figure.screenshot())), "evaluation.jpg")
         browser.close()
 
 
