@@ -44,7 +44,6 @@ class BlockPredictor:
 
     def __init__(self, predictor: Predictor, *, threads: int = CORES) -> None:
         self._predictor, self._waiting_s = predictor, 0.0
-        self._is_on_gpu = predictor.run_on.device.startswith("cuda")
         self.job = 0
         """Of the batch that is being worked on: whose an error is."""
         self._feed = TileFeed(threads=threads)
@@ -70,7 +69,7 @@ class BlockPredictor:
             CorruptTileError, UnreadableError: the store. ImplausibleOutputError: the model.
         """
         begun: deque[tuple[int, Callable[[], BatchResult]]] = deque()
-        most_begun = BEGUN_ON_GPU if self._is_on_gpu else 1
+        most_begun = BEGUN_ON_GPU if self._predictor.run_on.device.startswith("cuda") else 1
         while True:
             self._add_blocks(take, may_wait=not begun)
             if not self._feed.is_empty:

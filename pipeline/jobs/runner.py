@@ -44,6 +44,9 @@ def run_overlapping(stages: Sequence[Stage], done: Done) -> None:
     For stages that take turns at what is scarce, such as a device, by themselves. When this process is interrupted,
     both slides stop at their next step.
     """
+    if len(stages) <= 1:
+        run_stages(stages, done)
+        return
     until = _UntilStopped()
     with bar(stages[0].name, total=len(stages)) as advance, ThreadPoolExecutor(2, "slide") as pool:
         try:

@@ -43,7 +43,7 @@ def run_recorded(
         record.slides.append(reporter.add(outcome))
 
     with recorded(record, project.runs_dir), record.phase(record.verb):
-        if overlapping and len(stages) > 1:
+        if overlapping:
             run_overlapping(stages, done)
         else:
             run_stages(stages, done, workers=workers)
