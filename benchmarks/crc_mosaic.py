@@ -34,16 +34,15 @@ from sklearn.preprocessing import StandardScaler
 
 from benchmarks.machine import circumstances
 from pipeline.cohort.manifest import load_cohort
-from pipeline.config import EvaluateConfig, InferConfig, IngestConfig, TileConfig
+from pipeline.config import EvaluateConfig, InferConfig, TileConfig
 from pipeline.evaluation.evaluate import THE_MODEL, evaluate_model
 from pipeline.evaluation.froc import FALSE_POSITIVES_PER_SLIDE
 from pipeline.inference.infer import infer_slide
 from pipeline.inference.predictor import Predictor
-from pipeline.ingest.ingest import IngestRequest, ingest_slide
 from pipeline.launch import train
 from pipeline.project import Project
 from pipeline.tiles.dataset import TileDataset
-from pipeline.tiles.tile import make_tile_table
+from tests.crc_project import make_crc_tiles
 
 CELL_UM = 112.0
 LESIONS = ("AC", "S", "T", "V")
@@ -94,8 +93,8 @@ def main() -> None:
 
 def measure(project: Project, data: Path, options: argparse.Namespace) -> dict[str, Any]:
     """Train, predict, evaluate; and the same for the method without a network."""
-    mpp = CELL_UM / options.tile_px
-    prepare(project, data / "crc-mosaic", options.tile_px, mpp)
+    tiles = TileConfig(tile_px=options.tile_px, mpp=CELL_UM / options.tile_px)
+    make_crc_tiles(project, data / "crc-mosaic", tiles)
     recipe = project.root / "crc.toml"
     recipe.write_text(RECIPE.format(**vars(options)))
     start = time.perf_counter()
@@ -130,20 +129,6 @@ def measure(project: Project, data: Path, options: argparse.Namespace) -> dict[s
         },
         "settings": {key: value for key, value in vars(options).items() if key != "folder"},
     }
-
-
-def prepare(project: Project, mosaic: Path, tile_px: int, mpp: float) -> None:
-    """Slides, outlines and the tile set."""
-    project.root.mkdir(parents=True, exist_ok=True)
-    rows = ["path,slide_id,patient_id,annotations,split"]
-    for path in sorted(mosaic.glob("*.tiff")):
-        split = "test" if path.stem.startswith("test") else "val" if path.stem == "train_2" else "train"
-        rows.append(f"{path},{path.stem},{path.stem},{path.with_suffix('.geojson')},{split}")
-    (project.root / "cohort.csv").write_text("\n".join(rows) + "\n")
-    cohort = load_cohort(project.root / "cohort.csv")
-    for entry in cohort.included:
-        ingest_slide(IngestRequest(cohort.slide_path(entry), entry.slide_id), project, IngestConfig())
-    make_tile_table(project, "crc", TileConfig(tile_px=tile_px, mpp=mpp), cohort=cohort)
 
 
 def labelled_tiles(folder: Path, tile_px: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:

@@ -23,16 +23,20 @@ def crc_project(real_slides: Path, temporary: pytest.TempPathFactory) -> Project
 @cache
 def _ingested(real_slides: Path, base: Path) -> Project:
     """Slides and tiles, made once for all projects of a test run."""
-    folder, mosaic = base / "crc-ingested", real_slides / "crc-mosaic"
-    folder.mkdir()
+    project = Project(base / "crc-ingested")
+    make_crc_tiles(project, real_slides / "crc-mosaic", TileConfig(tile_px=56, mpp=2.0))
+    return project
+
+
+def make_crc_tiles(project: Project, mosaic: Path, tiles: TileConfig) -> None:
+    """Ingest the mosaics and make the tile set "crc" of them; the manifest is `cohort.csv` in the project."""
+    project.root.mkdir(parents=True, exist_ok=True)
     rows = ["path,slide_id,patient_id,annotations,split"]
     for path in sorted(mosaic.glob("*.tiff")):
         split = "test" if path.stem.startswith("test") else "val" if path.stem == "train_2" else "train"
         rows.append(f"{path},{path.stem},{path.stem},{path.with_suffix('.geojson')},{split}")
-    (folder / "cohort.csv").write_text("\n".join(rows) + "\n")
-    cohort = load_cohort(folder / "cohort.csv")
-    project = Project(folder)
+    (project.root / "cohort.csv").write_text("\n".join(rows) + "\n")
+    cohort = load_cohort(project.root / "cohort.csv")
     for entry in cohort.included:
         ingest_slide(IngestRequest(cohort.slide_path(entry), entry.slide_id), project, IngestConfig())
-    make_tile_table(project, "crc", TileConfig(tile_px=56, mpp=2.0), cohort=cohort)
-    return project
+    make_tile_table(project, "crc", tiles, cohort=cohort)
