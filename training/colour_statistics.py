@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from training.robust_statistics import median_and_spread
+
 Hues = NDArray[np.float64]
 """(tiles, 2): (red - blue) / sum and (2 green - red - blue) / sum of densities; NaN where a tile has no tissue."""
 
@@ -23,8 +25,6 @@ _DENSITY = -np.log((np.arange(256) + 1) / 240.0)
 
 LEAST_SPREAD = (0.06, 0.09)
 """Spread taken for a training set that varies less: H&E of different laboratories and organs differs by that much."""
-_TO_SIGMA = 2.563
-"""Width of a normal distribution between its 10th and 90th percentile, in standard deviations."""
 
 
 @dataclass(frozen=True)
@@ -33,10 +33,7 @@ class HueStatistics:
 
     median: tuple[float, float]
     spread: tuple[float, float]
-    """The distance from the 10th to the 90th percentile over 2.563: the standard deviation, were they normal.
-
-    Not the median absolute deviation, which is all but zero for a little more than half of one tissue and a little less
-    of another, while the median lies within the first."""
+    """As `median_and_spread` has it."""
     tiles: int
     """How many were looked at and had tissue."""
 
@@ -65,13 +62,8 @@ def hue_statistics(hues_n2: Hues) -> HueStatistics | None:
     known_n2 = hues_n2[~np.isnan(hues_n2).any(axis=1)]
     if not len(known_n2):
         return None
-    low, median, high = np.quantile(known_n2, (0.1, 0.5, 0.9), axis=0)
-    return HueStatistics(_pair(median), _pair((high - low) / _TO_SIGMA), len(known_n2))
-
-
-def _pair(numbers: NDArray[np.float64]) -> tuple[float, float]:
-    first, second = (round(float(number), 4) for number in numbers)
-    return first, second
+    median, spread = (numbers.tolist() for numbers in median_and_spread(known_n2))
+    return HueStatistics((median[0], median[1]), (spread[0], spread[1]), len(known_n2))
 
 
 def hue_distance(hues_n2: Hues, trained: HueStatistics) -> float | None:

@@ -2,8 +2,8 @@
 
 A tile's focus is the logarithm of the variance of its tissue's Laplacian: Pech-Pacheco et al., ICPR 2000, as compared
 in Pertuz et al., Pattern Recognition 46 (2013), 1415. It is taken of the luminance at the model's own µm/px, so that
-slides of different scanners are measured on the same scale. At
-0.5 µm/px, H&E in focus of four laboratories has medians from 7.6 to 8.3; a Gaussian blur of one pixel takes 2 to 3.
+slides of different scanners are measured on the same scale. At 0.5 µm/px, H&E in focus of four laboratories has medians
+from 7.6 to 8.3; a Gaussian blur of one pixel takes 2 to 3.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 from numpy.typing import NDArray
+
+from training.robust_statistics import median_and_spread
 
 Focus = NDArray[np.float64]
 """(tiles,): ln of a variance in grey levels squared; NaN where a tile has no tissue."""
@@ -29,8 +31,6 @@ _LEAST_VARIANCE = 0.01
 
 LEAST_SPREAD = 0.5
 """Spread taken for a training set that varies less: slides in focus of several laboratories and organs do."""
-_TO_SIGMA = 2.563
-"""Width of a normal distribution between its 10th and 90th percentile, in standard deviations."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class FocusStatistics:
 
     median: float
     spread: float
-    """The distance from the 10th to the 90th percentile over 2.563, as of hues."""
+    """As `median_and_spread` has it."""
     tiles: int
     """How many were looked at and had tissue."""
 
@@ -72,8 +72,8 @@ def focus_statistics(focus_n: Focus) -> FocusStatistics | None:
     known = focus_n[~np.isnan(focus_n)]
     if not len(known):
         return None
-    low, median, high = (float(value) for value in np.quantile(known, (0.1, 0.5, 0.9)))
-    return FocusStatistics(round(median, 4), round((high - low) / _TO_SIGMA, 4), len(known))
+    (median,), (spread,) = (numbers.tolist() for numbers in median_and_spread(known[:, None]))
+    return FocusStatistics(median, spread, len(known))
 
 
 def focus_distance(focus_n: Focus, trained: FocusStatistics) -> float | None:

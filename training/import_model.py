@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import json
 import os
 import resource
 import sys
@@ -22,16 +21,16 @@ from pydantic import ValidationError
 from training.answer import answer
 from training.errors import BadRecipeError, UnreadableError
 from training.foundation.model_files import WEIGHTS_FILES
-from training.foundation.publish import SHORT_WRITE_S, new_folder, write_bytes_atomic
+from training.foundation.publish import SHORT_WRITE_S, new_folder
 from training.foundation.reading import read_json_file, read_regular
 from training.foundation.trusted import trust
 from training.import_source import Source, find_import_source
 from training.models.build import Outputs
 from training.networks.entry_points import build_from_entry_point
 from training.networks.probe import are_probabilities, probe, probe_images, run
-from training.package import wsinfer_config
-from training.package_card import CardContent, card
+from training.package_card import CardContent
 from training.package_config import PackageConfig, explained
+from training.package_files import write_package_files, wsinfer_config
 from training.package_metrics import NO_METRICS, Metrics, read_metrics
 from training.package_network import blocks_network, open_weights, put_weights
 
@@ -185,8 +184,7 @@ def _is_there(folder: Path, raw: dict[str, Any]) -> bool:
         return True
     raise BadRecipeError(
         f"{folder}: this project has these weights already, under this name and with another description. Nothing was "
-        "changed: "
-        "use it as it is, give the imported one another `--name`, or remove the folder first."
+        "changed: use it as it is, give the imported one another `--name`, or remove the folder first."
     )
 
 
@@ -201,12 +199,11 @@ def _without_time(config: dict[str, Any]) -> dict[str, Any]:
 
 def _write(folder: Path, source: Source, weights: _Weights, raw: dict[str, Any]) -> None:
     metrics = _metrics(source)
-    page = card(_card_content(folder.name, source, weights, raw, metrics))
+    card = _card_content(folder.name, source, weights, raw, metrics)
     with new_folder(folder, wait_s=SHORT_WRITE_S) as partial:
-        write_bytes_atomic(partial / WEIGHTS_FILES[source.runtime], weights.data)
-        write_bytes_atomic(partial / "config.json", json.dumps(raw, indent=1).encode())
-        write_bytes_atomic(partial / "metrics.json", metrics.as_json())
-        write_bytes_atomic(partial / "card.md", page.encode())
+        write_package_files(
+            partial, {WEIGHTS_FILES[source.runtime]: weights.data}, config=raw, metrics=metrics, card=card
+        )
 
 
 def _metrics(source: Source) -> Metrics:

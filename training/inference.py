@@ -129,6 +129,7 @@ class Classifier:
     @classmethod
     def untrained(cls, package: Path, run_on: RunOn = RunOn(), *, seed: int = 0) -> Self:
         """The same network with fresh random weights: the baseline that has seen nothing."""
+        keep_freed_memory()
         package = package.resolve()
         config = read_package_config(package)
         torch.manual_seed(seed)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
@@ -17,10 +16,12 @@ from training.colour_statistics import HueStatistics
 from training.config import Recipe
 from training.data_facts import DataFacts
 from training.focus_statistics import FocusStatistics
-from training.foundation.publish import SHORT_WRITE_S, new_folder, write_bytes_atomic
+from training.foundation.model_files import WEIGHTS_FILES
+from training.foundation.publish import SHORT_WRITE_S, new_folder
 from training.intervals import Intervals
 from training.models.build import outputs_of
-from training.package_card import CardContent, card
+from training.package_card import CardContent
+from training.package_files import write_package_files, wsinfer_config
 from training.package_metrics import Metrics
 
 
@@ -77,30 +78,14 @@ def write_packages(models_dir: Path, packages: Sequence[tuple[dict[str, Tensor],
                 continue
             written.add(model_id)
             folder = published.enter_context(new_folder(models_dir / model_id, wait_s=SHORT_WRITE_S))
-            write_bytes_atomic(folder / "model.safetensors", weights)
-            write_bytes_atomic(folder / "config.json", json.dumps(_config(content, sha256), indent=1).encode())
-            write_bytes_atomic(folder / "metrics.json", Metrics(content.metrics, content.intervals).as_json())
-            write_bytes_atomic(folder / "card.md", card(_card_content(model_id, content)).encode())
+            write_package_files(
+                folder,
+                {WEIGHTS_FILES["torch"]: weights},
+                config=_config(content, sha256),
+                metrics=Metrics(content.metrics, content.intervals),
+                card=_card_content(model_id, content),
+            )
     return ids
-
-
-def wsinfer_config(
-    *, architecture: str, class_names: Sequence[str], tile_px: int, mpp: float, mean: list[float], std: list[float]
-) -> dict[str, Any]:
-    """The seven keys of WSInfer 1.0 (wsinfer-zoo, model-config.schema.json)."""
-    return {
-        "spec_version": "1.0",
-        "architecture": architecture,
-        "num_classes": len(class_names),
-        "patch_size_pixels": tile_px,
-        "spacing_um_px": mpp,
-        "class_names": list(class_names),
-        "transform": [
-            {"name": "Resize", "arguments": {"size": tile_px}},
-            {"name": "ToTensor"},
-            {"name": "Normalize", "arguments": {"mean": mean, "std": std}},
-        ],
-    }
 
 
 def _config(content: PackageContent, weights_sha256: str) -> dict[str, Any]:
@@ -157,15 +142,12 @@ def _card_content(model_id: str, content: PackageContent) -> CardContent:
             f"Run `{content.run_id}`, recipe `{content.recipe_name}`, seed {train.seed}: {length}, {train.precision}; "
             f"this is the {content.which} epoch, number {content.epoch}.",
             f"{optim.name}, learning rate {optim.lr:g} ({optim.schedule}), weight decay {optim.weight_decay:g}, "
-            "batches "
-            f"of {content.recipe.parallel.batch_size} tiles.",
+            f"batches of {content.recipe.parallel.batch_size} tiles.",
             f"Augmentation: {augment or 'none'}.",
             f"Strategy {plan['strategy']} (stages: {plan['num_stages']}; micro-batches: {plan['num_microbatches']}, "
-            "each of "
-            f"{content.recipe.parallel.microbatch_size} tiles).",
+            f"each of {content.recipe.parallel.microbatch_size} tiles).",
             f"Mean {_numbers(content.mean)} and standard deviation {_numbers(content.std)} of red, green and blue are "
-            "taken "
-            "from and divided out of every tile.",
+            "taken from and divided out of every tile.",
         ],
     )
 

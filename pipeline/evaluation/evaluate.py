@@ -100,9 +100,13 @@ def _evaluation(
     probabilities: Mapping[str, Probabilities],
 ) -> Evaluation:
     """All measures of one model and its baselines."""
-    methods = _methods(found, probabilities, config)
-    levels = _levels(found, config, classes)
-    assert levels[0].confusion is not None
+    resamples = _of_tiles(found, config)
+    methods = _methods(found, probabilities, resamples, config.threshold)
+    of_tiles = tile_level(
+        found.labels, found.probabilities_nk, methods[THE_MODEL], resamples, _cutoffs(config), classes
+    )
+    levels = (of_tiles, *_case_levels(found, config, classes))
+    assert of_tiles.confusion is not None
     common = (found.rows, found.labels, found.probabilities_nk, config.threshold)
     scanners = table.metadata.get("scanners", {})
     return Evaluation(
@@ -124,7 +128,7 @@ def _evaluation(
         by_slide=by_slide(*common, classes, found.cases),
         by_patient=by_patient(*common, found.cases),
         by_scanner=by_scanner(*common, scanners, resamples=config.bootstrap, seed=config.seed),
-        confusion=levels[0].confusion,
+        confusion=of_tiles.confusion,
         note=str(table.metadata["settings"].get("note", "")),
         baseline_note=baseline_note(methods, FOLLOWS, found.flow.evaluated_patients),
         detections=_detections(found, classes),
@@ -165,13 +169,11 @@ def _of_tiles(found: Material, config: EvaluateConfig) -> Resamples:
 
 
 def _methods(
-    found: Material, probabilities: Mapping[str, Probabilities], config: EvaluateConfig
+    found: Material, probabilities: Mapping[str, Probabilities], resamples: Resamples, threshold: float
 ) -> dict[str, dict[str, Estimate]]:
     """Overall measures of each method, and the model's lead over it in the same resamples."""
-    resamples = _of_tiles(found, config)
     methods = {
-        name: overall_measures(found.labels, values, resamples, config.threshold)
-        for name, values in probabilities.items()
+        name: overall_measures(found.labels, values, resamples, threshold) for name, values in probabilities.items()
     }
     own = methods[THE_MODEL][AUROC].value
     for name, values in probabilities.items():
@@ -182,14 +184,18 @@ def _methods(
     return methods
 
 
-def _levels(found: Material, config: EvaluateConfig, classes: tuple[str, ...]) -> tuple[Level, ...]:
-    cutoffs = Cutoffs(config.threshold, config.specificities, config.calibration_bins)
-    levels = [tile_level(found.labels, found.probabilities_nk, _of_tiles(found, config), cutoffs, classes)]
+def _case_levels(found: Material, config: EvaluateConfig, classes: tuple[str, ...]) -> list[Level]:
+    levels = []
     for name in ("slide", "patient"):
         patients, truth_nk, scores_nk = cases_at(name, found.cases)
         if len(patients):
-            levels.append(case_level(name, truth_nk, scores_nk, _draw(patients, config), cutoffs, classes))
-    return tuple(levels)
+            resamples = _draw(patients, config)
+            levels.append(case_level(name, truth_nk, scores_nk, resamples, _cutoffs(config), classes))
+    return levels
+
+
+def _cutoffs(config: EvaluateConfig) -> Cutoffs:
+    return Cutoffs(config.threshold, config.specificities, config.calibration_bins)
 
 
 def cases_at(level: str, cases: tuple[SlideCase, ...]) -> tuple[list[str], NDArray[np.bool_], NDArray[np.float64]]:

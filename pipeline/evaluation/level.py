@@ -32,11 +32,16 @@ class Level:
 def tile_level(
     labels: NDArray[np.int64],
     probabilities_nk: Probabilities,
+    overall: dict[str, Estimate],
     resamples: Resamples,
     cutoffs: Cutoffs,
     class_names: Sequence[str],
 ) -> Level:
-    """Measures over tiles, each of which has one class."""
+    """Measures over tiles, each of which has one class.
+
+    Args:
+        overall: `overall_measures` of them.
+    """
     decided = decide(probabilities_nk, cutoffs.threshold)
     results = tuple(
         class_result(class_names[k], labels == k, probabilities_nk[:, k], resamples, cutoffs, decided=decided == k)
@@ -46,7 +51,7 @@ def tile_level(
         name="tile",
         items=len(labels),
         patients=resamples.num_patients,
-        overall=overall_measures(labels, probabilities_nk, resamples, cutoffs.threshold),
+        overall=overall,
         classes=results,
         confusion=confusion(labels, probabilities_nk, cutoffs.threshold, class_names),
     )

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from pipeline.inference.blocks import Block, TileSource
 from pipeline.inference.squares import ReadSeconds, SquareReader
+from pipeline.store.memory import bytes_at
 from pipeline.store.threads import CORES
 
 Bytes = NDArray[np.uint8]
@@ -21,6 +22,7 @@ Bytes = NDArray[np.uint8]
 AHEAD_BYTES = 256 * 2**20
 """Of finished tiles that wait for the network; one batch at least."""
 CACHE_LINE = 64
+"""Bytes. Rows of tiles that fill lines whole are copied a tenth faster."""
 
 
 @dataclass(frozen=True)
@@ -128,16 +130,10 @@ class TileFeed:
         if num_bytes > self._largest_bytes:
             self._largest_bytes = num_bytes
             self._free.clear()
-        return self._free.pop() if self._free else _aligned(self._largest_bytes)
+        return self._free.pop() if self._free else bytes_at(self._largest_bytes, multiple_of=CACHE_LINE)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:
         self._pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _aligned(num_bytes: int) -> Bytes:
-    """Memory from a cache line's start: rows of tiles fill lines whole, which is a tenth faster to copy into."""
-    memory = np.empty(num_bytes + CACHE_LINE, np.uint8)
-    return memory[-memory.ctypes.data % CACHE_LINE :][:num_bytes]

@@ -25,6 +25,7 @@ __all__, __getattr__ = public_names(
         "labels": "has_tissue MASK_AGAIN read_label read_tissue tissue_share write_tissue",
         "layout": "ArraySpec CHECKSUM_CODEC CHECKSUMS Codec CONTRACT_VERSION DAMAGED FILL_VALUE IMAGE LABELS "
         "MAX_CHUNK_PX MAX_SHARD_CHUNKS PREDICTIONS QUALITY TISSUE ZSTD_LEVEL",
+        "memory": "bytes_at",
         "metadata": "first_finding Gate image_attributes Level MAX_LEVELS ome_xml read_json SlideAttributes Source "
         "write_group write_json",
         "overlays": "list_predictions MAX_CELL_PX0 nan_pyramid new_predictions Predictions predictions_path "

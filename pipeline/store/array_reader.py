@@ -18,6 +18,7 @@ from pipeline.errors import CorruptTileError, UnreadableError
 from pipeline.store.chunks import decode_chunk
 from pipeline.store.inside import INGEST_AGAIN, check_inside
 from pipeline.store.layout import FILL_VALUE, ArraySpec
+from pipeline.store.memory import bytes_at
 from pipeline.store.shard import MISSING, read_index, without_checksum
 from pipeline.store.threads import parallel_for
 from training.foundation.reading import open_regular, read_json_file
@@ -111,10 +112,8 @@ def _scratch(chunk_px: int) -> Pixels:
     """
     kept: Pixels | None = getattr(_THREAD, "scratch", None)
     if kept is None or len(kept) != chunk_px:
-        num_bytes = 3 * chunk_px**2
-        memory = np.empty(num_bytes + 32, np.uint8)
-        start = (16 - memory.ctypes.data) % 32
-        kept = _THREAD.scratch = memory[start : start + num_bytes].reshape(chunk_px, chunk_px, 3)
+        memory = bytes_at(3 * chunk_px**2, multiple_of=32, plus=16)
+        kept = _THREAD.scratch = memory.reshape(chunk_px, chunk_px, 3)
     return kept
 
 

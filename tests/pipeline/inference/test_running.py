@@ -25,20 +25,11 @@ from pipeline.inference.overlap import cell_weights, merge_tiles
 from pipeline.inference.predictor import Numerics, Predictor, RunOn
 from pipeline.inference.reading import TileFeed
 from pipeline.inference.stage import run_on_of
-from pipeline.project import Project
 from pipeline.store.overlays import read_predictions
 from pipeline.store.reader import StoreReader
 from tests.pipeline.inference.chaos import run
 
 CONFIG = InferConfig(batch_size=16)
-
-
-@pytest.fixture
-def own(road, tmp_path):
-    """A project that may be written: its own copy of the test slide, the road's models."""
-    shutil.copytree(road.project.store_path(road.test_slide), tmp_path / "slides" / f"{road.test_slide}.ome.zarr")
-    shutil.copytree(road.project.models_dir, tmp_path / "models")
-    return Project(tmp_path)
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,13 @@
+"""Memory that begins where the processor is quickest with it."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def bytes_at(num_bytes: int, *, multiple_of: int, plus: int = 0) -> NDArray[np.uint8]:
+    """New memory, uint8 (num_bytes,), not cleared, whose address is a multiple of a number, plus another."""
+    memory = np.empty(num_bytes + multiple_of, np.uint8)
+    start = (plus - memory.ctypes.data) % multiple_of
+    return memory[start : start + num_bytes]
