@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 
-from pipeline.errors import UnreadableError
+from pipeline.errors import ProcessFailedError, UnreadableError
 from pipeline.jobs.pool import Pool, WorkerCrashedError
 from pipeline.jobs.stage import Stage, StageReport
 from pipeline.progress import Advance, bar, no_bar
@@ -50,7 +50,7 @@ def run_overlapping(stages: Sequence[Stage], done: Done) -> None:
     until = _UntilStopped()
     with bar(stages[0].name, total=len(stages)) as advance, ThreadPoolExecutor(2, "slide") as pool:
         try:
-            for ended in as_completed([pool.submit(_run, stage, until) for stage in stages]):
+            for ended in as_completed([pool.submit(_run_in_this_process, stage, until) for stage in stages]):
                 done(ended.result())
                 advance(1)
         except BaseException:
@@ -73,10 +73,15 @@ class _UntilStopped(Advance):
 
 def _run_here(stage: Stage) -> StageReport:
     with bar(f"{stage.name} {stage.slide_id}") as advance:
-        try:
-            return _run(stage, advance)
-        except MemoryError:
-            return _ended(stage, WorkerCrashedError(errno.ENOMEM))
+        return _run_in_this_process(stage, advance)
+
+
+def _run_in_this_process(stage: Stage, advance: Advance) -> StageReport:
+    """Where memory runs out, the slide ends, and what it took is free for the next."""
+    try:
+        return _run(stage, advance)
+    except MemoryError as error:
+        return _refused(stage, ProcessFailedError(stage.out_of_memory(str(error))), 0.0)
 
 
 def _run(stage: Stage, advance: Advance = no_bar) -> StageReport:
@@ -105,6 +110,7 @@ def _refused(stage: Stage, error: GemslideError | OSError, seconds: float) -> St
 
 def _ended(stage: Stage, error: Exception) -> StageReport:
     if isinstance(error, WorkerCrashedError):
-        error = UnreadableError(stage.crashed(str(error)))
+        ran_out = error.exit_code == errno.ENOMEM
+        error = ProcessFailedError(stage.out_of_memory("")) if ran_out else UnreadableError(stage.crashed(str(error)))
     assert isinstance(error, GemslideError)
     return _refused(stage, error, 0.0)

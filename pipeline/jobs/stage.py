@@ -65,6 +65,17 @@ class Stage(ABC):
     def outputs(self) -> tuple[Path, ...]:
         """Where the outputs are, or will be."""
 
+    def out_of_memory(self, why: str) -> str:
+        """What to tell people when this process had too little memory for the slide.
+
+        Args:
+            why: what was said when it ran out; may be empty.
+        """
+        return (
+            f"slide {self.slide_id}: memory ran out{f' ({why:.200})' if why else ''}. What was finished is kept. Free "
+            "memory, do fewer slides at a time, or use a computer with more, and run again."
+        )
+
     def crashed(self, how: str) -> str:
         """What to tell people when the process that was at this slide is gone.
 

@@ -42,6 +42,8 @@ class Chain(Stage):
             inputs=(*before.inputs, *report.inputs),
             outputs=(*before.outputs, *report.outputs),
             seconds={self.first.name: before.outcome.seconds, **report.seconds},
+            facts={**before.facts, **report.facts},
+            warning="; ".join(said for said in (before.warning, report.warning) if said) or None,
         )
 
     def crashed(self, how: str) -> str:

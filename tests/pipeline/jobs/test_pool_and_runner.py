@@ -56,19 +56,18 @@ class Toy(Stage):
 @pytest.mark.parametrize("workers", [1, 2])
 def test_every_slide_ends_once_and_an_error_a_crash_or_a_bug_costs_one(tmp_path, capfd, workers):
     names = ["a", "refuse", "b", *(["crash"] if workers > 1 else []), "memory", "bug", "c"]
-    good, bug = ("done", None), ("failed", "internal_error")
+    good, bug, memory = ("done", None), ("failed", "internal_error"), ("failed", "failed_process")
+    expected = {"bug": bug, "memory": memory, **dict.fromkeys("abc", good)}
     reports = []
 
     run_stages([Toy(name, tmp_path) for name in names], reports.append, workers=workers)
 
     ended = {report.outcome.slide_id: (report.outcome.status, report.outcome.code) for report in reports}
     assert len(reports) == len(names)
-    assert ended == {
-        name: bug if name == "bug" else good if name in "abc" else ("unreadable", "unreadable") for name in names
-    }
+    assert ended == {name: expected.get(name, ("unreadable", "unreadable")) for name in names}
     messages = {report.outcome.slide_id: report.outcome.message for report in reports}
     assert "(exit code -11)" in messages.get("crash", "(exit code -11)")
-    assert "(exit code 12)" in messages["memory"]
+    assert "memory ran out" in messages["memory"]
     assert "gemslide itself failed (AttributeError: a bug of ours)" in messages["bug"]
     assert "in work" in capfd.readouterr().err
 
@@ -121,6 +120,15 @@ def test_a_slide_is_written_while_the_next_one_has_its_turn():
     assert {report.outcome.slide_id: report.outcome.status for report in reports} == {
         "a": "done", "b": "unreadable", "c": "done",
     }  # fmt: skip
+
+
+def test_memory_that_runs_out_under_one_of_two_slides_costs_that_slide_alone(tmp_path):
+    reports = []
+
+    run_overlapping([Toy(name, tmp_path) for name in ("a", "memory", "b")], reports.append)
+
+    ended = {report.outcome.slide_id: (report.outcome.status, report.outcome.code) for report in reports}
+    assert ended == {"a": ("done", None), "b": ("done", None), "memory": ("failed", "failed_process")}
 
 
 def test_an_interrupted_run_stops_its_slides_at_their_next_step():
