@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.config import InferConfig
+from pipeline.errors import BadRecipeError
 from pipeline.inference.devices import named_devices, serve
 from pipeline.inference.predictor import OTHER_RANK, connection_to, default_device
 from pipeline.inference.stage import run_on_of
+from pipeline.run_record import SlideOutcome
 from pipeline.store.threads import CORES
 
 
@@ -23,6 +25,8 @@ class Share:
     serves: bool = False
     """It has no slides: it predicts blocks that the first process hands out."""
     rank: int = 0
+    sharers: int = 1
+    """Processes that have slides."""
 
 
 def share_of_this_process(devices: str, num_slides: int) -> Share:
@@ -32,14 +36,19 @@ def share_of_this_process(devices: str, num_slides: int) -> Share:
         devices: as typed; under torchrun "auto" is the GPU of the process's number on its machine.
 
     Raises:
-        BadRecipeError: this machine has no such device.
+        BadRecipeError: this machine has no such device; or several for a process of torchrun's.
     """
     rank, world = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     if world > 1 and devices == "auto" and default_device() == "cuda":
         devices = f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
     names = named_devices(devices)
+    if world > 1 and len(names) > 1:
+        raise BadRecipeError(
+            f"--devices {devices}: each process that torchrun starts takes one device. Start one for each "
+            f"(--nproc-per-node {len(names)}), and leave --devices out."
+        )
     if num_slides >= world:
-        return Share(names, slice(rank, None, world))
+        return Share(names, slice(rank, None, world), rank=rank, sharers=world)
     if rank:
         return Share(names, slice(0, 0), serves=True, rank=rank)
     others = tuple(f"{OTHER_RANK}{number}" for number in range(1, world))
@@ -54,3 +63,26 @@ def serve_first_rank(share: Share, package: Path, config: InferConfig) -> None:
     """
     with connection_to(f"{OTHER_RANK}{share.rank}", is_caller=False) as connection:
         serve(connection, package, run_on_of(share.devices[0], config), threads=CORES)
+
+
+def gathered(share: Share, outcomes: list[SlideOutcome]) -> list[SlideOutcome] | None:
+    """How the slides of all processes ended, at the first of them, which waits for the others.
+
+    So that no process ends with a failure while another works: torchrun would kill that one.
+
+    Returns:
+        None at all but the first: theirs were handed over.
+    """
+    if share.rank:
+        with connection_to(_outcomes_of(share.rank), is_caller=False) as connection:
+            connection.send(outcomes)
+        return None
+    everyone = list(outcomes)
+    for rank in range(1, share.sharers):
+        with connection_to(_outcomes_of(rank), is_caller=True) as connection:
+            everyone += connection.recv() or []
+    return everyone
+
+
+def _outcomes_of(rank: int) -> str:
+    return f"outcomes of {OTHER_RANK}{rank}"

@@ -29,7 +29,7 @@ def run_infer(model: str, slides: list[str], project_dir: Path, *, devices: str,
         package = find_package(model, project)
         todo = find_slides_to_do(slides, project)
         # Its libraries take long to import: only when the names are known to be right.
-        from pipeline.inference.sharing import serve_first_rank, share_of_this_process
+        from pipeline.inference.sharing import gathered, serve_first_rank, share_of_this_process
         from pipeline.inference.stage import close_devices
 
         share = share_of_this_process(devices, len(todo))
@@ -47,6 +47,10 @@ def run_infer(model: str, slides: list[str], project_dir: Path, *, devices: str,
             run_recorded(stages, reporter, record, project, overlapping=share.devices != ("cpu",))
         finally:
             close_devices()
+        everyone = gathered(share, reporter.outcomes)
+    if everyone is None:
+        return
+    reporter.outcomes = everyone
     _say_counts(reporter)
     reporter.finish()
 

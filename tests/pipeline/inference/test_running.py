@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
-import os
 import shutil
-import subprocess
-import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -328,29 +325,3 @@ def test_overlap_makes_a_finer_map_of_the_same_tissue(road, own, predictor):
     ys, xs = np.nonzero(np.isfinite(plain.probabilities_cyx[0]))
     inside = [fine.at((x + 0.5) * plain.stride_px0, (y + 0.5) * plain.stride_px0) for y, x in zip(ys, xs, strict=True)]
     assert all(value is not None for value in inside)
-
-
-def test_the_processes_of_torchrun_share_one_slide_and_give_the_bits_of_one(road, own, tmp_path):
-    """With fewer slides than processes; on one machine here, over the network's own address."""
-    torchrun = [Path(sys.executable).parent / "torchrun", "--nproc-per-node", "2", "--rdzv-backend", "c10d"]
-    gemslide = ["--rdzv-endpoint", "127.0.0.1:0", "--no-python", Path(sys.executable).parent / "gemslide"]
-    (own.root / "gemslide.toml").write_text("[infer]\ndeterministic = true\n")
-    command = ["infer", road.model_id, road.test_slide, "--project", own.root, "--devices", "cpu", "--json"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-
-    done = subprocess.run(
-        [*map(str, torchrun), *map(str, gemslide), *map(str, command)],
-        env=environment, capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
-
-    assert done.returncode == 0, done.stderr
-    (line,) = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    assert line["status"] == "done"
-    (record,) = [json.loads(path.read_text()) for path in own.runs_dir.glob("*.json")]
-    assert record["settings"]["devices"] == ["cpu", "rank:1"]
-    path = own.store_path(road.test_slide)
-    shared = read_predictions(path, road.model_id).probabilities_cyx.tobytes()
-    shutil.rmtree(path / "predictions")
-    alone = Predictor.load(own.model_path(road.model_id), RunOn("cpu", Numerics(deterministic=True)))
-    infer_slide(road.test_slide, alone, own, CONFIG)
-    assert read_predictions(path, road.model_id).probabilities_cyx.tobytes() == shared
