@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,8 +16,8 @@ from training.augment import normalised
 from training.errors import BadRecipeError
 from training.numerics import Numerics
 
-_CPU_OUT_OF_MEMORY = ("can't allocate memory", "not enough memory")
-"""What torch's allocator says on a CPU, where it has no error class for it."""
+_OUT_OF_MEMORY = ("can't allocate memory", "not enough memory", "out of memory")
+"""What torch says where it has no error class for it: on a CPU, and of what a TorchScript file runs into."""
 LOOK_AT_MEMORY_EVERY = 64
 """Batches on a CPU."""
 
@@ -35,18 +35,32 @@ class Seconds:
 class Running:
     """A batch that was begun."""
 
-    _probabilities_nk: Tensor
+    _parts_nk: list[Tensor]
     _seconds: Seconds
-    _events: tuple[torch.cuda.Event, ...] = ()
+    _timers: Sequence[GpuTimer] = ()
 
     def result(self) -> NDArray[np.float32]:
         """Class probabilities, float32 (tiles, classes); waits until they are there."""
-        if self._events:
-            start, arrived, computed, done = self._events
-            done.synchronize()
-            self._seconds.transfer += (start.elapsed_time(arrived) + computed.elapsed_time(done)) / 1000
-            self._seconds.compute += arrived.elapsed_time(computed) / 1000
-        return np.asarray(self._probabilities_nk.numpy())
+        for timer in self._timers:
+            transfer, compute = timer.seconds()
+            self._seconds.transfer += transfer
+            self._seconds.compute += compute
+        return np.concatenate([part_nk.numpy() for part_nk in self._parts_nk])
+
+
+class GpuTimer:
+    """When a part of a batch came to the device that it goes into, was computed, and left the one it comes out of."""
+
+    def __init__(self) -> None:
+        timed = (torch.cuda.Event(enable_timing=True) for _ in range(5))  # type: ignore[no-untyped-call]
+        self.start, self.arrived, self.computed, self.leaving, self.left = timed
+
+    def seconds(self) -> tuple[float, float]:
+        """Transfer and compute; waits until both are over. Each span is between two events of one device."""
+        self.left.synchronize()
+        self.computed.synchronize()
+        transfer_ms = self.start.elapsed_time(self.arrived) + self.leaving.elapsed_time(self.left)
+        return transfer_ms / 1000, self.arrived.elapsed_time(self.computed) / 1000
 
 
 @dataclass
@@ -71,12 +85,16 @@ class ForwardOnly:
     max_tiles: int | None = None
     """At a time through the network: none, until memory ran out once. Deterministic runs take one."""
     _copying: torch.cuda.Stream | None = None
+    _watching: torch.cuda.Stream | None = None
     _batches_here: int = 0
 
     def __post_init__(self) -> None:
         if self.numerics.deterministic:
             self.max_tiles = 1
             torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False
+        if self.numerics.precision == "fp32":
+            # By default cuDNN rounds to TensorFloat-32, of ten bits: fp32 is to give what it gives on a CPU.
+            torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
 
     def start(self, tiles_nhwc: NDArray[np.uint8]) -> Running:
         """Begin a batch. On a GPU it runs on while the caller does something else; on a CPU it is done.
@@ -92,46 +110,64 @@ class ForwardOnly:
 
     def _here(self, tiles_nhwc: NDArray[np.uint8]) -> Running:
         start = time.perf_counter()
-        probabilities_nk = self._in_parts(torch.from_numpy(np.ascontiguousarray(tiles_nhwc))).cpu()
+        tiles = torch.from_numpy(np.ascontiguousarray(tiles_nhwc))
+        parts_nk = self._in_parts(tiles, lambda part: self._probabilities(part).cpu())
         self.seconds.compute += time.perf_counter() - start
         self._batches_here += 1
         if self._batches_here % LOOK_AT_MEMORY_EVERY == 0:
             give_back_what_is_free()
-        return Running(probabilities_nk, self.seconds)
+        return Running(parts_nk, self.seconds)
 
     def _on_gpu(self, tiles_nhwc: NDArray[np.uint8]) -> Running:
+        timers: list[GpuTimer] = []
+        tiles = torch.from_numpy(np.ascontiguousarray(tiles_nhwc))
+        return Running(self._in_parts(tiles, lambda part: self._part_on_gpu(part, timers)), self.seconds, timers)
+
+    def _part_on_gpu(self, tiles_nhwc: Tensor, timers: list[GpuTimer]) -> Tensor:
         """Copies go on a stream of their own, so that the next batch comes in while this one is computed."""
+        timer = GpuTimer()
         self._copying = self._copying or torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
         computing = torch.cuda.current_stream(self.device)
-        events = tuple(torch.cuda.Event(enable_timing=True) for _ in range(4))  # type: ignore[no-untyped-call]
-        pinned = torch.from_numpy(np.ascontiguousarray(tiles_nhwc)).pin_memory()
+        pinned = tiles_nhwc.pin_memory()
         with torch.cuda.stream(self._copying):
-            events[0].record()
+            timer.start.record()
             tiles = pinned.to(self.device, non_blocking=True)
-            events[1].record()
-        computing.wait_event(events[1])
+            timer.arrived.record()
+        computing.wait_event(timer.arrived)
         tiles.record_stream(computing)
-        on_device_nk = self._in_parts(tiles)
-        computed_on = torch.cuda.current_stream(on_device_nk.device)
-        events[2].record(computed_on)
+        on_device_nk = self._probabilities(tiles)
+        last = torch.cuda.current_stream(on_device_nk.device)
+        if self.device.index in (None, on_device_nk.device.index):
+            timer.computed.record(last)
+        timer.leaving.record(last)
+        if self.device.index not in (None, on_device_nk.device.index):
+            self._see_computed(timer)
         probabilities_nk = torch.empty(on_device_nk.shape, pin_memory=True)
         probabilities_nk.copy_(on_device_nk, non_blocking=True)
-        events[3].record(computed_on)
-        return Running(probabilities_nk, self.seconds, events)
+        timer.left.record(last)
+        timers.append(timer)
+        return probabilities_nk
 
-    def _in_parts(self, tiles_nhwc: Tensor) -> Tensor:
+    def _see_computed(self, timer: GpuTimer) -> None:
+        """Where stages lie on several devices, the first one sees the last one's end: spans are timed on one device."""
+        self._watching = self._watching or torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
+        self._watching.wait_event(timer.leaving)
+        timer.computed.record(self._watching)
+
+    def _in_parts(self, tiles_nhwc: Tensor, run: Callable[[Tensor], Tensor]) -> list[Tensor]:
+        """What a function gives of a batch's tiles, all at once or, where memory runs out, fewer at a time."""
         parts, at = [], 0
         while at < len(tiles_nhwc):
             part = tiles_nhwc[at : at + (self.max_tiles or len(tiles_nhwc))]
             try:
-                parts.append(self._probabilities(part))
+                parts.append(run(part))
             except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
                 if not is_out_of_memory(error):
                     raise
                 self._take_fewer(len(part), error)
                 continue
             at += len(part)
-        return torch.cat(parts)
+        return parts
 
     def _take_fewer(self, num_tiles: int, error: Exception) -> None:
         if num_tiles == 1:
@@ -156,7 +192,7 @@ class ForwardOnly:
 def is_out_of_memory(error: Exception) -> bool:
     """Whether a network failed because there was too little memory for the batch."""
     words = str(error)
-    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or any(said in words for said in _CPU_OUT_OF_MEMORY)
+    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or any(said in words for said in _OUT_OF_MEMORY)
 
 
 def _viewed(images_nchw: Tensor, quarter_turns: int, mirrored: bool) -> Tensor:

@@ -19,7 +19,7 @@ from training.forward_only import ForwardOnly, Running, Seconds
 from training.foundation.model_files import Runtime
 from training.models.build import Outputs, probabilities
 from training.numerics import Numerics, ready_to_predict
-from training.package_config import PackageConfig, read_package_config
+from training.package_config import GemslidePart, PackageConfig, read_package_config
 from training.package_network import fresh_network, trained_network
 from training.rank_pipes import OTHER_RANK, connection_to
 
@@ -61,6 +61,8 @@ class Classifier:
     """What the network gives."""
     runtime: Runtime
     """What runs it: only "torch" and "entry-point" are modules whose weights can be cast, folded or compiled."""
+    runs_as: dict[str, Any]
+    """What of its package decides its probabilities beside the weights; empty for our own networks, as JSON."""
     stain: dict[str, Any] | None
     """How tiles must be normalised before `predict` sees them; None: not at all."""
     hues: HueStatistics | None
@@ -151,12 +153,21 @@ class Classifier:
             split_sha256=ours.split_sha256,
             outputs=ours.gives,
             runtime=ours.runtime,
+            runs_as=_runs_as(ours),
             stain=ours.stain.model_dump() if ours.stain else None,
             hues=HueStatistics(**ours.hues.model_dump()) if ours.hues else None,
             focus=FocusStatistics(**ours.focus.model_dump()) if ours.focus else None,
             run_on=run_on,
             forward_only=_forward_only(config, network, run_on),
         )
+
+
+def _runs_as(ours: GemslidePart) -> dict[str, Any]:
+    """How the bytes of another program's model become probabilities."""
+    if ours.runtime == "torch":
+        return {}
+    code = ours.entry_point.model_dump() if ours.entry_point else None
+    return {"runtime": ours.runtime, "outputs": ours.gives, **({"entry_point": code} if code else {})}
 
 
 def _forward_only(config: PackageConfig, network: torch.nn.Module, run_on: RunOn) -> ForwardOnly:

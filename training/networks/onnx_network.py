@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -13,12 +14,15 @@ from training.networks.onnx_checks import OnnxFacts, check_onnx, onnx_module
 
 _ERRORS_ONLY = 4
 """onnxruntime's level of its own log: what goes wrong is raised, and said once."""
+_CUDA, _ON_CPU = "CUDAExecutionProvider", ("CPUExecutionProvider",)
+_OUT_OF_MEMORY = ("failed to allocate memory", "bad allocation", "bad_alloc", "out of memory")
+"""What onnxruntime's own errors say, which have no class for it."""
 
 
 class OnnxNetwork(nn.Module):
     """Takes float32 images (N, 3, H, W) on any device and gives (N, num_classes) there.
 
-    On CUDA where the installed onnxruntime has it; images pass through host memory.
+    On a CPU, until `to` moves it to CUDA, where the installed onnxruntime can; images pass through host memory.
 
     Raises:
         UnreadableError, DecompressionBombError, BadRecipeError: as `check_onnx`; or onnxruntime does not take the file.
@@ -27,8 +31,15 @@ class OnnxNetwork(nn.Module):
     def __init__(self, data: bytes, where: str, *, tile_px: int, num_classes: int) -> None:
         super().__init__()
         self._facts = check_onnx(data, where, tile_px=tile_px, num_classes=num_classes)
-        self._where = where
-        self._session = _session(data, where)
+        self._data, self._where = data, where
+        self._session = _session(data, where, _ON_CPU)
+
+    def to(self, device: torch.device) -> Self:  # type: ignore[override]  # a Module's takes formats, too
+        """Run on that device from now on; on a CPU where onnxruntime cannot."""
+        if device.type == "cuda" and _CUDA in onnx_module("onnxruntime").get_available_providers():
+            providers = [(_CUDA, {"device_id": device.index or 0}), *_ON_CPU]
+            self._session = _session(self._data, self._where, providers)
+        return self
 
     @property
     def facts(self) -> OnnxFacts:
@@ -39,7 +50,7 @@ class OnnxNetwork(nn.Module):
         """Run the network.
 
         Raises:
-            ImplausibleOutputError: onnxruntime fails in the middle of it.
+            ImplausibleOutputError: onnxruntime fails in the middle of it. MemoryError: there is too little memory.
         """
         images = np.ascontiguousarray(images_nchw.detach().float().cpu().numpy())
         size = self._facts.batch or len(images)
@@ -50,7 +61,9 @@ class OnnxNetwork(nn.Module):
         state = onnx_module("onnxruntime.capi.onnxruntime_pybind11_state")
         try:
             (outputs,) = self._session.run(None, {self._facts.input_name: images_nchw})
-        except (state.Fail, state.InvalidArgument, state.RuntimeException, RuntimeError, MemoryError) as error:
+        except (state.Fail, state.InvalidArgument, state.RuntimeException, RuntimeError) as error:
+            if any(said in str(error).lower() for said in _OUT_OF_MEMORY):
+                raise MemoryError(str(error)) from error
             raise ImplausibleOutputError(
                 f"{self._where}: onnxruntime cannot run it on {len(images_nchw)} tiles of {images_nchw.shape[2]} px "
                 f"({error!s:.300}). Export the network again."
@@ -58,22 +71,19 @@ class OnnxNetwork(nn.Module):
         return np.asarray(outputs)
 
 
-def _session(data: bytes, where: str) -> Any:
+def _session(data: bytes, where: str, providers: Sequence[object]) -> Any:
     ort = onnx_module("onnxruntime")
     state = onnx_module("onnxruntime.capi.onnxruntime_pybind11_state")
     options = ort.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
     options.inter_op_num_threads = 1
     options.log_severity_level = _ERRORS_ONLY
-    wanted = ["CPUExecutionProvider"]
-    if torch.cuda.is_available() and "CUDAExecutionProvider" in ort.get_available_providers():
-        wanted.insert(0, "CUDAExecutionProvider")
     refused = (
         state.Fail, state.InvalidArgument, state.InvalidGraph, state.InvalidProtobuf, state.NotImplemented,
         state.RuntimeException, RuntimeError, MemoryError,
     )  # fmt: skip
     try:
-        return ort.InferenceSession(data, sess_options=options, providers=wanted)
+        return ort.InferenceSession(data, sess_options=options, providers=list(providers))
     except refused as error:
         raise UnreadableError(
             f"{where}: onnxruntime {ort.__version__} does not take it ({error!s:.300}). Export the network again."

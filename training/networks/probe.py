@@ -54,11 +54,16 @@ def run(network: nn.Module, images_nchw: Tensor, where: str) -> Tensor:
     """The network's numbers, float32 (N, …).
 
     Raises:
-        UnreadableError: it does not take such images, or gives no tensor.
+        UnreadableError: it does not take such images, asks for too much memory, or gives no tensor.
     """
     try:
         with torch.inference_mode():
             given = network.eval()(images_nchw)
+    except MemoryError as error:
+        raise UnreadableError(
+            f"{where}: asks for more memory than there is for {len(images_nchw)} images of {images_nchw.shape[2]} px "
+            f"({error!s:.300}). Export the network again."
+        ) from error
     except (RuntimeError, ValueError, TypeError, NotImplementedError) as error:  # torch's own, and TorchScript's
         last = (str(error).strip().splitlines() or [""])[-1]
         raise UnreadableError(

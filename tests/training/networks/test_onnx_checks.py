@@ -10,7 +10,13 @@ import pytest
 import torch
 from onnx import TensorProto, helper, numpy_helper
 
-from training.errors import BadRecipeError, DecompressionBombError, GemslideError, UnreadableError
+from training.errors import (
+    BadRecipeError,
+    DecompressionBombError,
+    GemslideError,
+    ImplausibleOutputError,
+    UnreadableError,
+)
 from training.networks.onnx_checks import check_onnx
 from training.networks.onnx_network import OnnxNetwork
 from training.networks.probe import probe
@@ -57,6 +63,26 @@ def test_a_plain_network_passes_and_gives_what_numpy_gives():
 
     np.testing.assert_allclose(network(images).numpy(), expected, atol=1e-5)
     probe(network, "a.onnx", tile_px=SIDE_PX, num_classes=CLASSES, outputs="logits")
+
+
+def test_memory_that_runs_out_in_onnxruntime_is_said_as_such_and_nothing_else_is(monkeypatch):
+    from onnxruntime.capi.onnxruntime_pybind11_state import RuntimeException
+
+    network = OnnxNetwork(tiny_onnx().SerializeToString(), "a.onnx", tile_px=SIDE_PX, num_classes=CLASSES)
+    images = torch.randn(2, 3, SIDE_PX, SIDE_PX)
+
+    class Session:
+        says = "BFCArena::AllocateRawInternal Failed to allocate memory for requested buffer of size 19267584"
+
+        def run(self, *_):
+            raise RuntimeException(self.says)
+
+    monkeypatch.setattr(network, "_session", Session())
+    with pytest.raises(MemoryError, match="Failed to allocate"):
+        network(images)
+    Session.says = "Non-zero status code returned while running Conv node"
+    with pytest.raises(ImplausibleOutputError, match="cannot run it on 2 tiles"):
+        network(images)
 
 
 def test_a_network_for_one_tile_at_a_time_is_run_tile_by_tile():
@@ -167,7 +193,7 @@ def test_a_network_that_asks_for_more_memory_than_there_is_ends_in_words(is_cons
     model.graph.node[2].output[0] = "raw"
     model.graph.initializer.append(size)
 
-    with pytest.raises(GemslideError, match=r"a\.onnx: onnxruntime") as refused:
+    with pytest.raises(GemslideError, match=r"a\.onnx: (onnxruntime|asks for more memory than there is)") as refused:
         probe(
             OnnxNetwork(model.SerializeToString(), "a.onnx", tile_px=SIDE_PX, num_classes=CLASSES),
             "a.onnx", tile_px=SIDE_PX, num_classes=CLASSES, outputs="logits",
