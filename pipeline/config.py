@@ -206,6 +206,8 @@ class EvaluateConfig(Section):
     """Classes whose outlined areas are lesions (FROC); empty: all but the first of the class order."""
     candidate_threshold: float = Field(0.5, gt=0, lt=1)
     """Probability from which connected cells are one candidate lesion, with the score and the position of its peak."""
+    candidate_min_distance_um: float = Field(0.0, ge=0, le=MAX_UM)
+    """0: one candidate per connected area. Else its local maxima at least this far apart are candidates, too."""
     candidates: str = ""
     """Folder in the project with a CSV file of candidates per slide, as in CAMELYON16; empty: from the predictions."""
 

@@ -217,7 +217,7 @@ class _Gathered:
             return read_candidates(folder / f"{reader.slide_id}.csv", (width, height))
         spots = find_hotspots(
             predictions, (class_name,), mpp0=reader.mpp0, threshold=self._config.candidate_threshold,
-            most=MAX_CANDIDATES,
+            most=MAX_CANDIDATES, min_distance_um=self._config.candidate_min_distance_um,
         )  # fmt: skip
         found = [(s["score"], min(s["x_px0"], width - 1), min(s["y_px0"], height - 1)) for s in spots]
         return np.asarray(found, np.float64).reshape(-1, 3)

@@ -46,6 +46,8 @@ def by_slide(
     return found
 
 
+_WITH_INTERVALS = {"accuracy": "accuracy", "balanced_accuracy": "balanced accuracy", "auc": AUROC}
+"""Measures by column."""
 _NO_TILES = np.zeros(0, np.int64)
 _UNLABELLED: Row = {"tiles": 0, "accuracy": None, "balanced_accuracy": None, "auc": None}
 
@@ -102,8 +104,10 @@ def by_scanner(
                 "scanner": name,
                 "patients": drawn.num_patients,
                 **tile_metrics(labels[here], values[here], threshold),
-                "accuracy_interval": (measures["accuracy"].low, measures["accuracy"].high),
-                "auc_interval": (measures[AUROC].low, measures[AUROC].high),
+                **{
+                    f"{column}_interval": (measures[measure].low, measures[measure].high)
+                    for column, measure in _WITH_INTERVALS.items()
+                },
             }
         )
     return table

@@ -7,7 +7,6 @@ import re
 
 import numpy as np
 import pytest
-from sklearn.metrics import roc_auc_score
 
 from pipeline.cohort.manifest import load_cohort
 from pipeline.config import EvaluateConfig
@@ -49,16 +48,26 @@ def stored(study, number):
 
 def test_the_slide_level_auc_is_that_worked_out_from_the_stored_predictions(study, evaluation):
     highest = [float(np.nanmax(stored(study, n).probabilities_cyx[1].astype(float))) for n in range(NUM_SLIDES)]
-    has_lesion = [n < WARM_SLIDES for n in range(NUM_SLIDES)]
+    # A pair of slides with and without a lesion is in the right order, or level: worth one, or a half.
+    pairs = [(highest[i] > highest[j]) + 0.5 * (highest[i] == highest[j]) for i in range(6) for j in range(6, 10)]
     tile, slide, patient = evaluation.levels
 
     (warm,) = slide.classes
     assert (slide.items, slide.patients, warm.positives, warm.negatives) == (10, 8, 6, 4)
-    assert warm.measures["AUROC"].value == pytest.approx(roc_auc_score(has_lesion, highest))
+    assert warm.measures["AUROC"].value == pytest.approx(sum(pairs) / 24)
     assert slide.confusion.sum() == 10
     assert (patient.items, patient.classes[0].positives) == (8, 6)
     assert tile.classes[0].measures["AUROC"].low < tile.classes[0].measures["AUROC"].value
     assert tile.patients == 8
+
+
+def test_peaks_that_lie_apart_in_one_area_are_candidates_when_asked_for(study, evaluation):
+    config = CONFIG.model_copy(update={"candidate_min_distance_um": 60.0, "bootstrap": 0})
+    cohort = load_cohort(study.manifest)
+    apart = evaluate_model(study.project, study.model_id, "tiles", config, with_baselines=False, cohort=cohort)
+
+    assert apart.froc[0].candidates > evaluation.froc[0].candidates
+    assert apart.froc[0].lesions == evaluation.froc[0].lesions
 
 
 def test_every_slide_and_tile_is_accounted_for(evaluation):
