@@ -21,6 +21,7 @@ from pipeline.export.cells import fingerprint
 from pipeline.files import write_bytes_atomic
 from pipeline.store.overlays import Predictions
 from pipeline.store.reader import StoreReader
+from pipeline.store.render import damage_stripes
 from pipeline.units import RESEARCH_USE
 from training.foundation.reading import read_regular
 
@@ -40,6 +41,8 @@ _COMPRESSION = 4
 
 def write_heatmap(path: Path, reader: StoreReader, image: Pixels, predictions: Predictions, class_name: str) -> None:
     """Write the heatmap of one class as PNG. The colour's strength follows the probability, so tissue stays visible.
+
+    Where the slide's file is damaged, stripes are drawn.
 
     Args:
         image: the slide's thumbnail, read once for all classes.
@@ -116,6 +119,9 @@ def _draw(axes: Axes, reader: StoreReader, image: Pixels, predictions: Predictio
         interpolation="nearest",
         aspect="auto",
     )
+    stripes = damage_stripes(reader, THUMBNAIL_PX)
+    if stripes is not None:
+        axes.imshow(stripes, extent=(0, width_px0, height_px0, 0), interpolation="nearest", aspect="auto")
     axes.set(xlim=(0, width_px0), ylim=(height_px0, 0), xticks=[], yticks=[])
     _scale_bar(axes, width_px0, height_px0, reader.mpp0)
 

@@ -12,26 +12,21 @@ import matplotlib
 matplotlib.use("Agg")
 import numpy as np
 from matplotlib import pyplot as plt
-from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from pipeline.files import write_bytes_atomic
-from pipeline.store.damaged import damaged_cells, read_damaged
 from pipeline.store.labels import read_tissue
 from pipeline.store.qc_scores import Quality
 from pipeline.store.reader import StoreReader
-from pipeline.store.render import thumbnail
+from pipeline.store.render import DAMAGED_COLOUR, damage_stripes, thumbnail
 from pipeline.units import RESEARCH_USE
 
 THUMBNAIL_PX = 1400
 COLOURS = {"pen": "#00c8ff", "bubble": "#34c759", "fold": "#ff3b30", "blur": "#ffd000"}
 """A cell with several faults has the colour of the first."""
 TISSUE_COLOUR = "black"
-DAMAGED_COLOUR = "#d6006c"
-_STRIPE = 10
-"""Pixels of the image from one stripe to the next."""
 
 
 def write_thumbnail(path: Path, reader: StoreReader, quality: Quality, summary: dict[str, Any]) -> None:
@@ -66,7 +61,9 @@ def write_thumbnail(path: Path, reader: StoreReader, quality: Quality, summary: 
         handles.append(Patch(color=to_rgba(COLOURS[name], 0.5), label=label))
     axes.imshow(overlay, extent=extent, interpolation="nearest")
     handles[1:] = handles[:0:-1]
-    if _hatch_damage(axes, reader):
+    stripes = damage_stripes(reader, THUMBNAIL_PX)
+    if stripes is not None:
+        axes.imshow(stripes, extent=(0, width_px0, height_px0, 0), interpolation="nearest")
         damaged = f"damaged in the slide's file: {reader.attributes.damaged_tiles} tiles"
         handles.append(Patch(facecolor="none", edgecolor=DAMAGED_COLOUR, hatch="////", linewidth=0, label=damaged))
     axes.set(xlim=(0, width_px0), ylim=(height_px0, 0), xticks=[], yticks=[])
@@ -77,19 +74,3 @@ def write_thumbnail(path: Path, reader: StoreReader, quality: Quality, summary: 
     figure.savefig(buffer, format="png", bbox_inches="tight", metadata={"Description": RESEARCH_USE})
     plt.close(figure)
     write_bytes_atomic(path, buffer.getvalue())
-
-
-def _hatch_damage(axes: Axes, reader: StoreReader) -> bool:
-    """Draw stripes where the slide's file is damaged. Whether there is anything to draw."""
-    found = read_damaged(reader.path)
-    if found is None:
-        return False
-    width_px0, height_px0 = reader.size_wh_px0
-    step = max(width_px0, height_px0) / THUMBNAIL_PX
-    height, width = (max(1, round(side_px0 / step)) for side_px0 in (height_px0, width_px0))
-    is_damaged = damaged_cells(*found, (height, width), step)
-    y, x = np.ogrid[:height, :width]
-    stripes = np.zeros((height, width, 4))
-    stripes[is_damaged & ((x + y) % _STRIPE < _STRIPE // 3)] = to_rgba(DAMAGED_COLOUR)
-    axes.imshow(stripes, extent=(0, width * step, height * step, 0), interpolation="nearest")
-    return True

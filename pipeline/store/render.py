@@ -5,15 +5,21 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pipeline.codecs.images import encode_jpeg
 from pipeline.codecs.types import Pixels
 from pipeline.errors import UnreadableError
 from pipeline.store.colour import ToSrgb
+from pipeline.store.damaged import damaged_cells, read_damaged
 from pipeline.store.layout import FILL_VALUE
 from pipeline.store.reader import StoreReader
 
 MAX_OVERVIEW_PX = 2**32
+DAMAGED_COLOUR = "#d6006c"
+_DAMAGED_RGBA = (0xD6, 0x00, 0x6C, 0xFF)
+_STRIPE_PX = 10
+"""From one stripe to the next."""
 
 
 @lru_cache(maxsize=16)
@@ -72,3 +78,25 @@ def thumbnail(reader: StoreReader, max_side_px: int) -> Pixels:
 def render_thumbnail_jpeg(reader: StoreReader, max_side_px: int) -> bytes:
     """`thumbnail` as image/jpeg."""
     return encode_jpeg(thumbnail(reader, max_side_px))
+
+
+def damage_stripes(reader: StoreReader, max_side_px: int) -> NDArray[np.uint8] | None:
+    """Stripes where the slide's file is damaged, to be laid over an image of the whole slide.
+
+    Returns:
+        uint8 (height, width, 4), RGBA, transparent elsewhere; None: no damage is known.
+
+    Raises:
+        UnreadableError: as `read_damaged`.
+    """
+    found = read_damaged(reader.path)
+    if found is None:
+        return None
+    width_px0, height_px0 = reader.size_wh_px0
+    step = max(width_px0, height_px0) / max_side_px
+    height, width = (max(1, round(side_px0 / step)) for side_px0 in (height_px0, width_px0))
+    is_damaged = damaged_cells(*found, (height, width), step)
+    y, x = np.ogrid[:height, :width]
+    stripes = np.zeros((height, width, 4), np.uint8)
+    stripes[is_damaged & ((x + y) % _STRIPE_PX < _STRIPE_PX // 3)] = _DAMAGED_RGBA
+    return stripes
