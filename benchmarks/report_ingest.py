@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import matplotlib
@@ -14,8 +12,8 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
-ROOT = Path(__file__).parent.parent
-RESULTS = Path(__file__).parent / "results"
+from benchmarks.pages import ROOT, between, lines_of, reached
+
 PAGE, IMAGE = ROOT / "docs/benchmarks/ingest.md", ROOT / "docs/images/ingest.png"
 ASKED = {
     "ingest ÷ cp + fsync": "≤ 2",
@@ -28,36 +26,17 @@ ASKED = {
 
 
 def main() -> None:
-    ingest, reading = _lines("ingest.jsonl"), _lines("read_region.jsonl")
+    ingest, reading = lines_of("ingest.jsonl"), lines_of("read_region.jsonl")
     page = PAGE.read_text(encoding="utf-8")
-    page = _between(page, "ingest", _ingest_table(ingest))
-    page = _between(page, "reading", _reading_table(reading))
+    page = between(page, "ingest", _ingest_table(ingest))
+    page = between(page, "reading", _reading_table(reading))
     PAGE.write_text(page, encoding="utf-8")
     _draw(ingest, reading)
-
-
-def _between(page: str, name: str, rows: list[str]) -> str:
-    """The page with other rows between its two marks of that name."""
-    before, rest = page.split(f"<!-- {name} -->\n")
-    _, after = rest.split(f"<!-- end of {name} -->")
-    return before + f"<!-- {name} -->\n" + "\n".join(rows) + f"\n<!-- end of {name} -->" + after
-
-
-def _lines(name: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (RESULTS / name).read_text(encoding="utf-8").splitlines()]
 
 
 def _spread(line: dict[str, Any]) -> str:
     ratios = line.get("ratios")
     return f"{line['ratio']:.2f}" + (f" ({ratios[0]:.2f}–{ratios[-1]:.2f})" if ratios else "")
-
-
-def _reached(asked: str, value: float) -> str:
-    """Whether a figure is what was asked for, such as "≤ 2"; nothing where nothing was."""
-    if not asked:
-        return ""
-    sign, limit = asked.split()
-    return "yes" if (value <= float(limit) if sign == "≤" else value >= float(limit)) else "**no**"
 
 
 def _ingest_table(lines: list[dict[str, Any]]) -> list[str]:
@@ -68,14 +47,14 @@ def _ingest_table(lines: list[dict[str, Any]]) -> list[str]:
             sizes = "≤ 1.05" if line["jpeg_tables_bytes"] == 289 else "≤ 1.08"
             pixels = line["compared_with_tifffile"]
             rows += [
-                f"| {name} | {slide} | ≤ 2 | {_spread(line)} | {_reached('≤ 2', line['ratio'])} "
+                f"| {name} | {slide} | ≤ 2 | {_spread(line)} | {reached('≤ 2', line['ratio'])} "
                 f"| {line['ingest_s']:.1f} s, copy {line['copy_s']:.1f} s |",
                 f"| peak memory, MiB | {slide} | ≤ 1024 | {line['peak_mib']} "
-                f"| {_reached('≤ 1024', line['peak_mib'])} | |",
+                f"| {reached('≤ 1024', line['peak_mib'])} | |",
                 f"| store ÷ slide, bytes | {slide} | {sizes} | {line['store_to_slide_bytes']:.3f} "
-                f"| {_reached(sizes, line['store_to_slide_bytes'])} | |",
+                f"| {reached(sizes, line['store_to_slide_bytes'])} | |",
                 f"| tiles unlike tifffile's | {slide} | ≤ 0 | {pixels['different']} of {pixels['tiles']:,} "
-                f"| {_reached('≤ 0', pixels['different'])} | |",
+                f"| {reached('≤ 0', pixels['different'])} | |",
             ]
         elif name == "beside wsidicomizer" and "theirs" in line:
             theirs = line["theirs"]["seconds"]
@@ -85,7 +64,7 @@ def _ingest_table(lines: list[dict[str, Any]]) -> list[str]:
         elif name.startswith("decode route"):
             speed = line["mpix_per_s"]
             rows.append(
-                f"| {name} | {slide} | ≥ 2 | {_spread(line)} | {_reached('≥ 2', line['ratio'])} "
+                f"| {name} | {slide} | ≥ 2 | {_spread(line)} | {reached('≥ 2', line['ratio'])} "
                 f"| {speed['ours']} and {speed['plain']} MPix/s |"
             )
     return rows
@@ -101,7 +80,7 @@ def _reading_table(lines: list[dict[str, Any]]) -> list[str]:
         differs = "; other pixels than the scanner's" if line.get("same_pixels") is False else ""
         asked, ratio = ASKED.get(line["figure"], ""), line["ratio"]
         rows.append(
-            f"| {line['figure']} | {slide} | {asked} | {_spread(line)}{differs} | {_reached(asked, ratio)} "
+            f"| {line['figure']} | {slide} | {asked} | {_spread(line)}{differs} | {reached(asked, ratio)} "
             f"| {line['regions_per_s']:.0f} |"
         )
     return rows
