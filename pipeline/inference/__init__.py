@@ -10,7 +10,7 @@ __all__, __getattr__ = public_names(
         "infer": "infer_slide",
         "invariance": "check_invariance",
         "predictor": "Predictor",
-        "results": "heatmap_name unwritten_formats write_results",
+        "results": "heatmap_name write_results",
         "results_check": "check_results",
         "sharing": "serve_first_rank share_of_this_process",
         "stage": "InferStage close_devices load_once",

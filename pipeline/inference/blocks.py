@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
@@ -75,6 +76,11 @@ class SlidePlan:
     @property
     def num_batches(self) -> int:
         return -(-len(self.order) // self.batch_size)
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of which tiles there are, in which order."""
+        return hashlib.sha256(np.ascontiguousarray(self.corners_xy0, np.int64).tobytes()).hexdigest()
 
     def tiles_of(self, batch: int) -> slice:
         """Which of the plan's tiles a batch holds."""

@@ -7,7 +7,7 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -103,6 +103,7 @@ class ManyDevices(AbstractContextManager["ManyDevices"]):
 
     def __init__(self, package: Path, run_on: tuple[RunOn, ...], others: Sequence[Connection] = ()) -> None:
         self.predictor = Predictor.load(package, RunOn("cpu", run_on[0].numerics, run_on[0].views))
+        self.predictor.devices = tuple(each.device for each in run_on)
         share = max(1, CORES // len(run_on))
         self._workers = [_Worker(each.device, _Starter(package, each, share)) for each in run_on]
         self._workers += [_Worker(f"of rank {number}", other) for number, other in enumerate(others, start=1)]
@@ -278,16 +279,17 @@ def serve(connection: Connection, package: Path, run_on: RunOn, *, threads: int)
             connection.send((block.job, error, Seconds()))
         return
     earlier = Seconds()
-    while is_open:
-        with BlockPredictor(predictor, threads=threads) as work:
-            try:
-                for result in work.results(take):
-                    connection.send((result.job, result, earlier + work.seconds))
-            except GemslideError as error:
-                connection.send((work.job, error, earlier + work.seconds))
-            except OSError:  # nobody is there any more
-                return
-            earlier += work.seconds
+    with suppress(BrokenPipeError, ConnectionResetError):  # nobody is there any more
+        while is_open:
+            with BlockPredictor(predictor, threads=threads) as work:
+                try:
+                    for result in work.results(take):
+                        connection.send((result.job, result, earlier + work.seconds))
+                except (BrokenPipeError, ConnectionResetError):
+                    raise
+                except (GemslideError, OSError) as error:  # of this slide: a disk that fails, say
+                    connection.send((work.job, error, earlier + work.seconds))
+                earlier += work.seconds
 
 
 def _receive(connection: Connection, incoming: queue.SimpleQueue[Block | None]) -> None:

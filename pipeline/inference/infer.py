@@ -13,17 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.config import InferConfig
-from pipeline.errors import BadRecipeError, NoTissueError
+from pipeline.errors import BadRecipeError, ImplausibleOutputError, NoTissueError
 from pipeline.files import SHORT_WRITE_S, new_folder
 from pipeline.grid import TileGrid, tile_grid
 from pipeline.inference.blocks import SlidePlan, TileSource, plan_slide
 from pipeline.inference.devices import Devices, OneDevice
-from pipeline.inference.journal import BatchResult, Journal, open_journal
+from pipeline.inference.journal import BatchResult, Journal, forget_journal, open_journal
 from pipeline.inference.key import finished_predictions, prediction_key, stored_key
 from pipeline.inference.overlap import merge_tiles
 from pipeline.inference.plausibility import find_oddities, glass_tiles, refuse_implausible, stored_oddities
 from pipeline.inference.predictor import Predictor
-from pipeline.inference.results import keep_what_others_wrote, unwritten_formats, write_results
+from pipeline.inference.results import keep_what_others_wrote, write_results
 from pipeline.inference.stain_check import COLOUR_DISTANCE, stored_distance
 from pipeline.jobs.key import is_finished
 from pipeline.progress import Advance, no_bar
@@ -92,6 +92,7 @@ def infer_slide(
     key = prediction_key(reader, predictor, config)
     stored = _finished(reader, predictor.model_id, key)
     if stored:
+        forget_journal(work.result_dir)  # of a run that was killed after it had published
         return work.publish(stored, is_new=False)
     plan, grid = work.plan()
     with open_journal(work.result_dir, work.journal_key(key, plan)) as journal:
@@ -135,7 +136,7 @@ class _SlideWork:
 
     def journal_key(self, key: Mapping[str, Any], plan: SlidePlan) -> dict[str, Any]:
         """All that the bits of a batch's result depend on."""
-        how = {"batch_size": plan.batch_size, "tiles": len(plan.order), "run_on": self._predictor.run_on_text}
+        how = {"batch_size": plan.batch_size, "tiles": plan.fingerprint, "run_on": self._predictor.run_on_text}
         return {**key, **how, "versions": versions()}
 
     def predict(
@@ -158,6 +159,7 @@ class _SlideWork:
     ) -> Predictions:
         class_names, config = self._predictor.class_names, self._config
         results.sort(key=lambda result: result.number)
+        self._check_complete(plan, results)
         values_nk = np.concatenate([result.probabilities_nk for result in results])
         looks_n3 = np.concatenate([result.looks_n3 for result in results])
         distance = self._predictor.hue_distance(looks_n3[:, :2])
@@ -190,6 +192,19 @@ class _SlideWork:
             },
         )
 
+    def _check_complete(self, plan: SlidePlan, results: list[BatchResult]) -> None:
+        """Every tile of the plan has one answer with a share for each class."""
+        classes = len(self._predictor.class_names)
+        found = [(result.number, *result.probabilities_nk.shape) for result in results]
+        wanted = [(number, len(plan.order[plan.tiles_of(number)]), classes) for number in range(plan.num_batches)]
+        if found != wanted:
+            raise ImplausibleOutputError(
+                f"slide {self._reader.slide_id}, model {self._predictor.model_id}: {len(plan.order)} tiles in "
+                f"{len(wanted)} batches were to be predicted, with {classes} shares each; there are answers for "
+                f"{sum(tiles for _, tiles, _ in found)} tiles in {len(found)} batches. Nothing was published: run it "
+                "again."
+            )
+
     def _on_tissue(self, values_cyx: NDArray[np.float32], grid: TileGrid) -> NDArray[np.float32]:
         """Without the cells of glass that a tile's rim reached."""
         rows, columns = values_cyx.shape[1:]
@@ -199,18 +214,20 @@ class _SlideWork:
 
     def publish(self, predictions: Predictions, *, is_new: bool) -> InferReport:
         """All of a slide's results appear when all of them are written, the store's first."""
-        start, reader = time.perf_counter(), self._reader
+        start, reader, odd = time.perf_counter(), self._reader, stored_oddities(predictions)
+        if not is_new:
+            refuse_implausible(reader.slide_id, predictions.model_id, odd, self._config.refuse, stands=True)
         num_tiles = int(np.isfinite(predictions.probabilities_cyx[0]).sum())
         damaged_tiles, distance = _damaged_tiles(predictions), stored_distance(predictions)
-        oddities = [oddity.words for oddity in stored_oddities(predictions)]
+        oddities = [oddity.words for oddity in odd]
         facts = {
-            "tiles": num_tiles, "damaged_tiles": damaged_tiles, "colour_distance": distance, "flags": oddities,
+            "tiles": num_tiles, "tiles_beside_damage": damaged_tiles, "colour_distance": distance, "flags": oddities,
         }  # fmt: skip
         with ExitStack() as published:
             folder = published.enter_context(new_folder(self.result_dir, wait_s=SHORT_WRITE_S))
             if is_new:
                 published.enter_context(new_predictions(reader.path, predictions, mpp0=reader.mpp0))
-            num_hotspots = write_results(
+            written = write_results(
                 reader,
                 predictions,
                 folder,
@@ -222,17 +239,16 @@ class _SlideWork:
             )
             keep_what_others_wrote(self.result_dir, folder, self._predictor.class_names)
         seconds = {**self._seconds, "write": time.perf_counter() - start}
-        unwritten = unwritten_formats(reader, self._config, self._source)
         return InferReport(
             reader.slide_id,
             self._predictor.model_id,
             num_tiles,
-            num_hotspots,
+            written.num_hotspots,
             self.result_dir,
             skipped=not is_new,
             seconds={phase: round(value, 3) for phase, value in seconds.items()},
             colour_distance=distance,
-            warnings=(*oddities, *([unwritten] if unwritten else [])),
+            warnings=(*oddities, *([written.warning] if written.warning else [])),
             damaged_tiles=damaged_tiles,
         )
 
@@ -313,5 +329,4 @@ def slide_grid(reader: StoreReader, predictor: Predictor, *, overlap: float = 0.
 def _finished(reader: StoreReader, model_id: str, key: dict[str, Any]) -> Predictions | None:
     """Predictions that need not be made again. Damaged ones are, and are replaced."""
     predictions = finished_predictions(reader, model_id)
-    made_from = predictions.attributes.get("made_from", {}) if predictions else {}
-    return predictions if is_finished(stored_key(made_from), key) else None
+    return predictions if predictions and is_finished(stored_key(predictions, reader), key) else None

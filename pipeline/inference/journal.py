@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.errors import ImplausibleOutputError
+from pipeline.errors import ImplausibleOutputError, LockedError
 from pipeline.files import explain_unwritable
 from training.foundation.locks import lock_temporary
 from training.foundation.publish import RESUME_KEY, fsync_dir, remove, write_text_atomic
@@ -88,7 +88,7 @@ def open_journal(final: Path, key: Mapping[str, Any]) -> Iterator[Journal]:
     Raises:
         LockedError: another process works on the same. DiskFullError: not writable.
     """
-    folder = final.with_name(f".{final.name}.batches.partial")
+    folder = _folder_of(final)
     with explain_unwritable(final):
         final.parent.mkdir(parents=True, exist_ok=True)
         lock = lock_temporary(folder, final, lambda: _make_and_open(folder))
@@ -106,6 +106,25 @@ def open_journal(final: Path, key: Mapping[str, Any]) -> Iterator[Journal]:
         _remove(folder)
     finally:
         os.close(lock)
+
+
+def forget_journal(final: Path) -> None:
+    """Remove the journal of what is published, where a killed run left one and nobody works with it."""
+    folder = _folder_of(final)
+    if not folder.is_dir() or folder.is_symlink():
+        return
+    try:
+        lock = lock_temporary(folder, final, lambda: _make_and_open(folder))
+    except (LockedError, OSError):  # in work; or nothing may be written here, which is said when something must be
+        return
+    try:
+        remove(folder)
+    finally:
+        os.close(lock)
+
+
+def _folder_of(final: Path) -> Path:
+    return final.with_name(f".{final.name}.batches.partial")
 
 
 def _remove(folder: Path) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
 from typing import Any
 
 from pipeline.config import InferConfig
 from pipeline.errors import UnreadableError, WrongSlideError
 from pipeline.inference.predictor import Predictor
+from pipeline.store.labels import read_tissue
 from pipeline.store.overlays import Predictions, list_predictions, read_predictions
 from pipeline.store.qc_scores import read_stain_fit
 from pipeline.store.reader import StoreReader
@@ -17,10 +18,10 @@ _DTYPES = {"fp32": "float32", "bf16": "bfloat16"}
 
 
 def prediction_key(reader: StoreReader, predictor: Predictor, config: InferConfig) -> dict[str, Any]:
-    """The key of a slide's predictions: source, model, tiles, stain, numerics.
+    """The key of a slide's predictions: source, model, tiles and the mask that chose them, stain, numerics.
 
     Raises:
-        UnreadableError: the model wants normalised stains, and the slide's was never fitted.
+        UnreadableError: the model wants normalised stains, and the slide's was never fitted; or there is no mask.
     """
     key: dict[str, Any] = {
         "source_sha256": reader.source_sha256,
@@ -28,7 +29,10 @@ def prediction_key(reader: StoreReader, predictor: Predictor, config: InferConfi
         "tiles": {"tile_px": predictor.tile_px, "mpp": predictor.mpp, "min_tissue": config.min_tissue},
         "numerics": {"dtype": _DTYPES[predictor.run_on.numerics.precision]},
     }
+    key["tiles"]["mask"] = _mask_fingerprint(reader)
     # Stated where they are used: predictions made before there were such settings stay finished.
+    if predictor.run_on.numerics.deterministic:
+        key["numerics"]["deterministic"] = True
     if config.overlap:
         key["tiles"]["overlap"] = config.overlap
     if predictor.run_on.views != "none":
@@ -42,7 +46,7 @@ def prediction_key(reader: StoreReader, predictor: Predictor, config: InferConfi
 def read_stored_key(reader: StoreReader, model_id: str) -> dict[str, Any] | None:
     """The key of a slide's stored predictions; None where there are none, or damaged ones."""
     predictions = finished_predictions(reader, model_id)
-    return None if predictions is None else stored_key(predictions.attributes.get("made_from", {}))
+    return None if predictions is None else stored_key(predictions, reader)
 
 
 def finished_predictions(reader: StoreReader, model_id: str) -> Predictions | None:
@@ -55,11 +59,19 @@ def finished_predictions(reader: StoreReader, model_id: str) -> Predictions | No
         return None
 
 
-def stored_key(made_from: Mapping[str, Any]) -> dict[str, Any]:
-    """The key that stored predictions state; earlier ones name tiles and settings one by one."""
-    key = dict(made_from)
+def stored_key(predictions: Predictions, reader: StoreReader) -> dict[str, Any]:
+    """The key that stored predictions state; earlier ones name tiles and settings one by one, and no mask."""
+    made_from = predictions.attributes.get("made_from")
+    key = dict(made_from) if isinstance(made_from, dict) else {}
     if "tiles" not in key and isinstance(key.get("settings"), dict):
         settings = key.pop("settings")
         tiles = {name: key.pop(name, None) for name in ("tile_px", "mpp")}
         key |= {"tiles": {**tiles, "min_tissue": settings.get("min_tissue")}, "numerics": NUMERICS}
+    if isinstance(key.get("tiles"), dict):
+        key["tiles"] = {"mask": _mask_fingerprint(reader), **key["tiles"]}
     return key
+
+
+def _mask_fingerprint(reader: StoreReader) -> str:
+    mask_yx, mask_mpp = read_tissue(reader.path)
+    return hashlib.sha256(f"{mask_yx.shape} {mask_mpp} ".encode() + mask_yx.tobytes()).hexdigest()

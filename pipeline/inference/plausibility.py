@@ -90,8 +90,13 @@ def find_oddities(
     return found
 
 
-def refuse_implausible(slide_id: str, model_id: str, oddities: Sequence[Oddity], refuse: Sequence[str]) -> None:
+def refuse_implausible(
+    slide_id: str, model_id: str, oddities: Sequence[Oddity], refuse: Sequence[str], *, stands: bool = False
+) -> None:
     """Stop where an oddity is one that the settings refuse.
+
+    Args:
+        stands: the predictions were published before, under other settings.
 
     Raises:
         ImplausibleOutputError: there is such a one.
@@ -99,8 +104,9 @@ def refuse_implausible(slide_id: str, model_id: str, oddities: Sequence[Oddity],
     for oddity in oddities:
         if oddity.name in refuse:
             raise ImplausibleOutputError(
-                f"slide {slide_id}, model {model_id}: {oddity.words}. Nothing was published; to publish it with a "
-                f'warning, leave "{oddity.name}" out of [infer] refuse.'
+                f"slide {slide_id}, model {model_id}: {oddity.words}. "
+                + ("What an earlier run published, with a warning, was left" if stands else "Nothing was published")
+                + f'; to publish it with a warning, leave "{oddity.name}" out of [infer] refuse.'
             )
 
 

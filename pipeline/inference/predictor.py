@@ -44,6 +44,8 @@ class Predictor:
     def __init__(self, classifier: inference.Classifier) -> None:
         self._classifier = classifier
         self.run_on = classifier.run_on
+        self.devices: tuple[str, ...] = (classifier.run_on.device,)
+        """Where its tiles are predicted: here, unless other processes do that for it."""
         self.model_id = classifier.model_id
         self.class_names = classifier.class_names
         self.tile_px = classifier.tile_px
@@ -54,6 +56,7 @@ class Predictor:
             "class_names": list(classifier.class_names),
             "mean": classifier.mean,
             "std": classifier.std,
+            **classifier.runs_as,
         }
         """What decides the probabilities of a tile, as JSON."""
         self.stain = classifier.stain
@@ -82,13 +85,14 @@ class Predictor:
     @property
     def run_on_text(self) -> dict[str, object]:
         """What the bits of a probability depend on beside the model and the tiles, as JSON."""
-        kind = "+".join(part.split(":")[0] for part in self.run_on.device.split("+"))
-        return {"device": kind, **asdict(self.run_on.numerics)}
+        kinds = {"+".join(part.split(":")[0] for part in device.split("+")) for device in self.devices}
+        return {"device": ",".join(sorted(kinds)), **asdict(self.run_on.numerics)}
 
     @property
     def usual_batch_size(self) -> int:
         """Tiles that go through the network together where nobody says how many."""
-        area = GPU_BATCH_PX if self.run_on.device.startswith("cuda") else CPU_BATCH_PX
+        is_gpu = all(device.startswith("cuda") for device in self.devices)
+        area = GPU_BATCH_PX if is_gpu else CPU_BATCH_PX
         return max(1, area // self.tile_px**2)
 
     @property

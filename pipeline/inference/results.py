@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import shutil
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,9 +15,10 @@ from types import MappingProxyType
 from pipeline.annotations.geojson import qupath_origin_xy0
 from pipeline.codecs.types import Pixels
 from pipeline.config import InferConfig, ResultFormat
+from pipeline.errors import DiskFullError, GemslideError, LockedError
 from pipeline.export.csv.parquet import write_parquet
 from pipeline.export.csv.predictions import write_csv
-from pipeline.export.dicom.kinds import DICOM, DICOM_KINDS
+from pipeline.export.dicom.kinds import DICOM, DICOM_KINDS, DicomKind
 from pipeline.export.qupath.contours import write_contours
 from pipeline.export.qupath.predictions import write_geojson
 from pipeline.export.tiff.heatmap import write_ome_heatmap
@@ -52,6 +54,15 @@ def heatmap_name(class_name: str) -> str:
     return f"heatmap_{word[:100]}{told_apart}.png"
 
 
+@dataclass(frozen=True)
+class Written:
+    """What `write_results` wrote."""
+
+    num_hotspots: int
+    warning: str | None
+    """What a person should know of files that were asked for and are not there, or of where they lie; a clause."""
+
+
 def write_results(
     reader: StoreReader,
     predictions: Predictions,
@@ -62,25 +73,21 @@ def write_results(
     seconds: Mapping[str, float] = MappingProxyType({}),
     facts: Mapping[str, object] = MappingProxyType({}),
     source: Path | None = None,
-    series: str | None = None,
-) -> int:
+) -> Written:
     """The files that `[infer] formats` names, and hotspots, into a folder that the caller publishes.
 
     Args:
         package: the model's folder, of which the report shows the essentials.
-        seconds: time breakdown, for the report.
-        facts: what inference found out, for the report: `tiles`, `damaged_tiles`, `colour_distance`, `flags`.
-        source: the slide that the store was made from, where it is known: DICOM results lie on it. Without it they are
-            not written, see `unwritten_formats`.
-        series: which series of a source with several.
-
-    Returns:
-        the number of hotspots.
+        seconds: time breakdown up to here, for the report, which adds how long the other files took.
+        facts: what inference found out, for the report: `tiles`, `tiles_beside_damage`, `colour_distance`, `flags`.
+        source: the slide that the store was made from, where it is known: DICOM results lie on it. Where they cannot
+            be written, the others are, and `Written.warning` says so.
 
     Raises:
-        DiskFullError: no space, or not writable. UnreadableError, ChangedSourceError: a DICOM source that does not fit.
+        DiskFullError: no space, or not writable.
     """
-    results = _Results(reader, predictions, result_dir, config, package, seconds, facts)
+    start = time.perf_counter()
+    results = _Results(reader, predictions, result_dir, config, package, facts)
     write_hotspots(result_dir / HOTSPOTS_FILE, results.hotspots)
     writers: dict[ResultFormat, Callable[[], None]] = {
         "csv": results.csv,
@@ -89,24 +96,22 @@ def write_results(
         "contours": results.contours,
         "heatmap": results.heatmaps,
         "ome-tiff": results.ome_tiff,
-        "report": results.report,
     }
     for name, write in writers.items():
         if name in config.formats:
             write()
-    dicom = {kind: result_dir / FILE_OF[kind] for kind in DICOM_KINDS if kind in config.formats}
-    if dicom and source is not None and reader.attributes.source.format == DICOM:
-        from pipeline.export.dicom.results import write_dicom_results  # its libraries take long to import
+    dicom: dict[DicomKind, Path] = {kind: result_dir / FILE_OF[kind] for kind in DICOM_KINDS if kind in config.formats}
+    warning = _dicom(reader, predictions, dicom, source) if dicom else None
+    if "report" in config.formats:
+        results.report({**seconds, "write": time.perf_counter() - start})
+    return Written(len(results.hotspots), warning)
 
-        write_dicom_results(source, predictions, dicom, source_sha256=reader.source_sha256, series=series)
-    return len(results.hotspots)
 
-
-def unwritten_formats(reader: StoreReader, config: InferConfig, source: Path | None = None) -> str | None:
-    """A warning about formats that are asked for and cannot be written for this slide; None: all can."""
-    asked = " and ".join(kind for kind in DICOM_KINDS if kind in config.formats)
-    if not asked:
-        return None
+def _dicom(
+    reader: StoreReader, predictions: Predictions, files: Mapping[DicomKind, Path], source: Path | None
+) -> str | None:
+    """Write DICOM results; what a person should know of them, or of why there are none."""
+    asked = " and ".join(files)
     found = reader.attributes.source.format
     if found != DICOM:
         return f"{asked} not written: DICOM results lie on DICOM slides, and this one was {found}"
@@ -115,7 +120,16 @@ def unwritten_formats(reader: StoreReader, config: InferConfig, source: Path | N
             f"{asked} not written: the store does not know its source. Write them with `gemslide export "
             f"{reader.slide_id} OUT.dcm --to dicom-seg --model MODEL --source SLIDE`"
         )
-    return None
+    from pipeline.export.dicom.results import write_dicom_results  # its libraries take long to import
+
+    try:
+        return write_dicom_results(source, predictions, files, source_sha256=reader.source_sha256)
+    except (DiskFullError, LockedError):
+        raise
+    except GemslideError as error:  # of the source, which the other files do not need
+        for path in files.values():
+            path.unlink(missing_ok=True)
+        return f"{asked} not written: {error}"
 
 
 @dataclass(frozen=True)
@@ -127,7 +141,6 @@ class _Results:
     folder: Path
     config: InferConfig
     package: Path | None
-    seconds: Mapping[str, float]
     facts: Mapping[str, object]
 
     @cached_property
@@ -185,7 +198,7 @@ class _Results:
     def ome_tiff(self) -> None:
         write_ome_heatmap(self.path("ome-tiff"), self.reader.slide_id, self.predictions, mpp0=self.reader.mpp0)
 
-    def report(self) -> None:
+    def report(self, seconds: Mapping[str, float]) -> None:
         write_slide_report(
             self.path("report"),
             self.reader,
@@ -195,7 +208,7 @@ class _Results:
             class_name=self.wanted[0],
             threshold=self.config.threshold,
             package=self.package,
-            seconds=self.seconds,
+            seconds=seconds,
             facts=self.facts,
         )
 

@@ -54,7 +54,7 @@ def write_slide_report(
         threshold: of the hotspots and the counts.
         package: the model's folder; None: nothing is said of the model but its id.
         seconds: time breakdown.
-        facts: what inference found out, as `tiles`, `damaged_tiles`, `colour_distance`, `flags` (sentences).
+        facts: what inference found out, as `tiles`, `tiles_beside_damage`, `colour_distance`, `flags` (sentences).
 
     Raises:
         DiskFullError: no space, or not writable.
@@ -134,9 +134,9 @@ def _breakdown(seconds: Mapping[str, float]) -> list[tuple[str, float, float]]:
 def _flags(facts: Mapping[str, object]) -> list[str]:
     said = facts.get("flags", ())
     flags = [str(flag) for flag in said] if isinstance(said, list | tuple) else [str(said)]
-    damaged = facts.get("damaged_tiles")
-    if isinstance(damaged, int) and damaged > 0:
-        flags.append(f"{damaged} damaged tiles of the slide were left out.")
+    left_out = facts.get("tiles_beside_damage")
+    if isinstance(left_out, int) and left_out > 0:
+        flags.append(f"{left_out} tiles were left out: they touch damage in the slide's file (hatched in the picture).")
     return flags
 
 

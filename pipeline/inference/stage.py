@@ -11,7 +11,7 @@ from typing import ClassVar
 from pipeline.config import InferConfig
 from pipeline.errors import GemslideError, QcFailedError
 from pipeline.inference.devices import Devices, ManyDevices, OneDevice
-from pipeline.inference.infer import DAMAGED_TILES, InferReport, infer_slide
+from pipeline.inference.infer import InferReport, infer_slide
 from pipeline.inference.key import prediction_key, read_stored_key
 from pipeline.inference.predictor import OTHER_RANK, Numerics, Predictor, RunOn, connection_to
 from pipeline.inference.stain_check import COLOUR_DISTANCE, NOT_KNOWN
@@ -162,7 +162,7 @@ class InferStage(Stage):
 
 
 def _damaged(report: InferReport) -> dict[str, int]:
-    return {DAMAGED_TILES: report.damaged_tiles} if report.damaged_tiles else {}
+    return {"tiles_beside_damage": report.damaged_tiles} if report.damaged_tiles else {}
 
 
 def check_qc(reader: StoreReader) -> None:

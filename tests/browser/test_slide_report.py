@@ -42,7 +42,7 @@ def html(tmp_path_factory):
     levels = [jpeg_level(pixels, 256, jfif("420")) for pixels in halved(sample_image(1330, 970), 1)]
     reader = StoreReader(make_store(folder / "slides/R-1.ome.zarr", levels))
     seconds = dict.fromkeys(("read", "decode", "transfer", "compute", "write", "waiting"), 12.5)
-    facts = {"tiles": 54, "damaged_tiles": 2, "flags": ["Its colours are far from the model's training tiles."]}
+    facts = {"tiles": 54, "tiles_beside_damage": 2, "flags": ["Its colours are far from the model's training tiles."]}
     config = InferConfig(formats=("report",), threshold=0.2, hotspot_min_distance_um=70)
     (folder / "out").mkdir()
     with pytest.MonkeyPatch.context() as patch:

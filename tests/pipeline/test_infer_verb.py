@@ -118,12 +118,14 @@ def test_implausible_results_are_published_with_a_warning_or_refused_as_configur
     shutil.copytree(road.project.store_path(road.test_slide), project.store_path(road.test_slide))
 
     flagged = gemslide("infer", road.model_id, "--project", project.root)
-    shutil.rmtree(project.store_path(road.test_slide) / "predictions")
     (project.root / "gemslide.toml").write_text('[infer]\nrefuse = ["glass"]\n')
+    stored = gemslide("infer", road.model_id, "--project", project.root, "--json")
+    shutil.rmtree(project.store_path(road.test_slide) / "predictions")
     refused = gemslide("infer", road.model_id, "--project", project.root, "--json")
 
     assert flagged.code == 0
     assert "the model calls bare glass 'warm'" in flagged.err
-    assert lines_of(refused)[road.test_slide]["code"] == "insane_output"
+    assert "What an earlier run published, with a warning, was left" in lines_of(stored)[road.test_slide]["message"]
+    assert {lines_of(done)[road.test_slide]["code"] for done in (stored, refused)} == {"insane_output"}
     assert 'leave "glass" out of [infer] refuse' in lines_of(refused)[road.test_slide]["message"]
     assert not (project.store_path(road.test_slide) / "predictions" / road.model_id).exists()

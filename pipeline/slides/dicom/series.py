@@ -103,5 +103,5 @@ def _which(folder: Path, by_series: dict[str, list[Brief]], series: str | None, 
     asked = "" if series is None else f"; {fitting or 'none'} of them end in {series}"
     return (
         f"{folder.name}: holds {len(by_series)} series of whole-slide images, each a slide of its own: "
-        f"{'; '.join(lines)}{asked}. Name one with --series UID (or enough of its end)."
+        f"{'; '.join(lines)}{asked}. Name one with `gemslide ingest --series UID` (or enough of its end)."
     )

@@ -14,7 +14,7 @@ from pipeline.errors import BadRecipeError, ChangedSourceError, UnreadableError
 from pipeline.export.dicom.library import read_parametric_map, read_segmentation
 from pipeline.export.dicom.results import write_dicom_results
 from pipeline.files import sha256_of
-from pipeline.inference.results import unwritten_formats, write_results
+from pipeline.inference.results import write_results
 from pipeline.inference.results_check import check_results
 from pipeline.slides.damage import DamagedFileError
 from pipeline.store.overlays import write_predictions
@@ -196,6 +196,20 @@ def test_a_source_that_lacks_what_a_result_repeats_is_refused(made, tmp_path, ch
     assert [path.name for path in tmp_path.iterdir()] == ["slide.dcm"]
 
 
+def test_inference_writes_everything_else_where_a_source_lacks_what_dicom_results_repeat(made, tmp_path):
+    source = write_dicom(tmp_path / "slide.dcm", sample_image(340, 250), change=_skewed)
+    reader = StoreReader(ingest(source, tmp_path / "project").store)
+    (tmp_path / "out").mkdir()
+
+    config = InferConfig(formats=("csv", "dicom-seg", "dicom-pm", "report"))
+    written = write_results(reader, made, tmp_path / "out", config, source=source)
+
+    assert "dicom-seg and dicom-pm not written: slide.dcm" in written.warning
+    assert "Image Orientation (Slide) is" in written.warning
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert names == {"predictions.csv", "slide_report.html", "hotspots.json"}
+
+
 def test_another_slide_than_the_predicted_one_is_refused(source, made, tmp_path):
     with pytest.raises(ChangedSourceError, match="but the predictions are of a slide with 000000000000"):
         write_dicom_results(source, made, {"dicom-seg": tmp_path / "s.dcm"}, source_sha256="0" * 64)
@@ -277,10 +291,13 @@ def test_inference_that_knows_its_source_writes_both_and_they_are_held_against_t
     config = InferConfig(formats=("dicom-seg", "dicom-pm"))
     (tmp_path / "out").mkdir()
 
-    write_results(reader, made, tmp_path / "out", config, source=source)
+    (tmp_path / "without").mkdir()
 
-    assert unwritten_formats(reader, config, source) is None
-    assert "the store does not know its source" in unwritten_formats(reader, config)
+    written = write_results(reader, made, tmp_path / "out", config, source=source)
+    unknown = write_results(reader, made, tmp_path / "without", config)
+
+    assert written.warning is None
+    assert "the store does not know its source" in unknown.warning
     assert {path.name for path in (tmp_path / "out").glob("*.dcm")} == {"segmentation.dcm", "parametric_map.dcm"}
     assert check_results(tmp_path / "out", made, reader=reader) == []
     bits = made.probabilities_cyx.copy()

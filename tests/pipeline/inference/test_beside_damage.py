@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 
 import numpy as np
 import pytest
+from imagecodecs import imread
 
 from pipeline.config import InferConfig, IngestConfig
 from pipeline.errors import NoTissueError
@@ -87,6 +89,28 @@ def test_a_slide_without_a_tile_clear_of_damage_says_why_nothing_is_predicted(ro
 
     with pytest.raises(NoTissueError, match=r"of 204 tiles .*; 200 touch damage in the slide's file"):
         infer_slide("S-1", predictor, project, InferConfig(min_tissue=0.999))
+
+
+def test_a_damaged_file_predicted_on_the_way_is_counted_and_its_damage_drawn(road, tmp_path, gemslide):
+    project = Project(tmp_path / "p")
+    shutil.copytree(road.project.models_dir, project.models_dir)
+    tissue = "[ingest.tissue]\nmpp = 4.0\nclose_um = 0\nmax_speck_um2 = 0\nmin_object_um2 = 0\nmax_hole_um2 = 0\n"
+    (project.root / "gemslide.toml").write_text(f'[ingest]\ndamaged = "mask"\n{tissue}')
+    make_slide(tmp_path / "a.tiff", 7)
+    damage_tiles(tmp_path / "a.tiff", DAMAGED, "random")
+
+    done = gemslide("infer", road.model_id, tmp_path / "a.tiff", "--project", project.root)
+
+    assert done.code == 0, done.err
+    assert "2 of 20 tiles are damaged, and masked" in done.err
+    (record,) = [json.loads(path.read_text()) for path in project.runs_dir.glob("*.json")]
+    assert record["damaged_tiles"] == {"a": 2}
+    assert record["tiles_beside_damage"]["a"] > 2
+    (heatmap,) = project.result_dir("a", road.model_id).glob("heatmap_*.png")
+    pixels = imread(heatmap)[..., :3].astype(int)
+    of_stripes = np.abs(pixels - [0xD6, 0x00, 0x6C]).max(axis=-1) < 24
+    assert of_stripes.any()
+    assert "32 tiles were left out: they touch damage" in (heatmap.parent / "slide_report.html").read_text()
 
 
 def test_the_command_says_how_many_tiles_were_left_out(road, project, gemslide):
