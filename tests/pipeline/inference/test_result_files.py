@@ -213,7 +213,7 @@ def test_a_report_without_hotspots_quality_package_or_time_says_so(reader, made,
     assert "No cell reaches the threshold" in html
     assert "was not run on this slide" in html
     assert "package was not at hand" in html
-    assert html.count("class=\"bar\"") == 1, "of the time, only how long writing took"
+    assert html.count('class="bar"') == 1, "of the time, only how long writing took"
 
 
 def test_the_same_predictions_give_the_same_files(written, reader, made, package, tmp_path):
