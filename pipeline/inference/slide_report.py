@@ -133,11 +133,15 @@ def _breakdown(seconds: Mapping[str, float]) -> list[tuple[str, float, float]]:
 
 def _flags(facts: Mapping[str, object]) -> list[str]:
     said = facts.get("flags", ())
-    flags = [str(flag) for flag in said] if isinstance(said, list | tuple) else [str(said)]
+    flags = [_sentence(str(flag)) for flag in (said if isinstance(said, list | tuple) else [said])]
     left_out = facts.get("tiles_beside_damage")
     if isinstance(left_out, int) and left_out > 0:
         flags.append(f"{left_out} tiles were left out: they touch damage in the slide's file (hatched in the picture).")
     return flags
+
+
+def _sentence(clause: str) -> str:
+    return clause[:1].upper() + clause[1:].rstrip(".") + "."
 
 
 def _versions(predictions: Predictions) -> dict[str, str]:

@@ -1,0 +1,48 @@
+"""DICOM results before a validator that is none of ours: dciodvfy, of Debian's package dicom3tools."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from pipeline.export.dicom.results import write_dicom_results
+from tests.pipeline.export.predicted import made_predictions
+from tests.pipeline.export.test_dicom_results import placed_on_the_glass, sha256_of, write_dicom
+from tests.pipeline.make import sample_image
+
+OF_THE_SOURCE = {"Laterality"}
+"""The results say what the source says of a patient, and this one says nothing of sides."""
+NOT_ASKED_FOR = {
+    # Where a frame of TILED_FULL lies follows from its number (PS3.3 C.7.6.17.3); it knows that of slides alone.
+    "PlanePositionSequence", "PlaneOrientationSequence", "PlanePositionSlideSequence", "SegmentIdentificationSequence",
+    "PerFrameFunctionalGroupsSequence",
+    # Of images without Image Orientation (Slide), which these have (PS3.3 C.7.6.1).
+    "PatientOrientation",
+    # Of padding that is a range (PS3.3 C.7.6.24); ours is one number.
+    "FloatPixelPaddingRangeLimit",
+}  # fmt: skip
+"""What it misses though the standard does not ask for it here."""
+
+
+@pytest.mark.parametrize("kind", ["dicom-seg", "dicom-pm"])
+def test_the_validator_finds_no_error_but_those_that_are_its_own(tmp_path, kind):
+    validator = shutil.which("dciodvfy")
+    if validator is None:
+        pytest.skip("dciodvfy is not installed (Debian: dicom3tools)")
+    source = write_dicom(tmp_path / "slide.dcm", sample_image(340, 250), change=placed_on_the_glass)
+    result = tmp_path / "result.dcm"
+    write_dicom_results(
+        source, made_predictions(7, 10, stride_px0=32.0), {kind: result}, source_sha256=sha256_of(source)
+    )
+
+    done = subprocess.run([validator, "-new", result], capture_output=True, text=True, check=False)
+
+    said = done.stdout + done.stderr
+    assert re.search("^(Segmentation|ParametricMap)$", said, re.MULTILINE), said
+    errors = [line for line in said.splitlines() if line.startswith("Error")]
+    named = {re.search(r"(\w+)\([0-9a-f]{4},[0-9a-f]{4}\)>? *>? - ", line)[1]: line for line in errors}
+    assert not [line for name, line in named.items() if name not in OF_THE_SOURCE | NOT_ASKED_FOR]
+    assert len(named) >= 2, "it looks into the file"
