@@ -12,7 +12,7 @@ __all__, __getattr__ = public_names(
         "predictor": "Predictor",
         "results": "heatmap_name write_results",
         "results_check": "check_results",
-        "sharing": "serve_first_rank share_of_this_process",
+        "sharing": "gathered serve_first_rank share_of_this_process",
         "stage": "InferStage close_devices load_once",
     },
 )

@@ -9,9 +9,10 @@ import subprocess
 import pytest
 
 from pipeline.export.dicom.results import write_dicom_results
+from pipeline.files import sha256_of
 from tests.pipeline.export.predicted import made_predictions
-from tests.pipeline.export.test_dicom_results import placed_on_the_glass, sha256_of, write_dicom
 from tests.pipeline.make import sample_image
+from tests.pipeline.slides.make_dicom import placed_on_the_glass, write_dicom
 
 OF_THE_SOURCE = {"Laterality"}
 """The results say what the source says of a patient, and this one says nothing of sides."""
