@@ -61,8 +61,6 @@ class Classifier:
     """What the network gives."""
     runtime: Runtime
     """What runs it: only "torch" and "entry-point" are modules whose weights can be cast, folded or compiled."""
-    runs_as: dict[str, Any]
-    """What of its package decides its probabilities beside the weights; empty for our own networks, as JSON."""
     stain: dict[str, Any] | None
     """How tiles must be normalised before `predict` sees them; None: not at all."""
     hues: HueStatistics | None
@@ -71,6 +69,8 @@ class Classifier:
     """Of the tiles it was trained on; None: its package does not say."""
     run_on: RunOn
     forward_only: ForwardOnly
+    runs_as: dict[str, Any] = field(default_factory=dict)
+    """What of its package decides its probabilities beside the weights, as JSON; empty for our own networks."""
 
     def predict(self, tiles_nhwc: NDArray[np.uint8]) -> NDArray[np.float32]:
         """Class probabilities.
