@@ -79,8 +79,8 @@ seed = {seed}
 threads = 2
 precision = "{precision}"
 [augment]
-brightness = 0.1
-contrast = 0.2
+brightness = {brightness}
+contrast = {contrast}
 stain = {stain}
 """
 
@@ -91,7 +91,8 @@ def main() -> None:
     parser.add_argument("--tile-px", type=int, default=56)
     parser.add_argument("--depth", type=int, default=11)
     parser.add_argument("--lr", type=float, default=0.05)
-    parser.add_argument("--stain", type=float, default=0.2)
+    for augmentation, usual in (("brightness", 0.1), ("contrast", 0.2), ("stain", 0.2)):
+        parser.add_argument(f"--{augmentation}", type=float, default=usual)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
     parser.add_argument("--batch", type=int, default=16)
