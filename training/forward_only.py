@@ -137,10 +137,10 @@ class ForwardOnly:
         tiles.record_stream(computing)
         on_device_nk = self._probabilities(tiles)
         last = torch.cuda.current_stream(on_device_nk.device)
+        timer.leaving.record(last)
         if self.device.index in (None, on_device_nk.device.index):
             timer.computed.record(last)
-        timer.leaving.record(last)
-        if self.device.index not in (None, on_device_nk.device.index):
+        else:
             self._see_computed(timer)
         probabilities_nk = torch.empty(on_device_nk.shape, pin_memory=True)
         probabilities_nk.copy_(on_device_nk, non_blocking=True)

@@ -24,6 +24,7 @@ from pipeline.inference.overlap import merge_tiles
 from pipeline.inference.plausibility import find_oddities, glass_tiles, refuse_implausible, stored_oddities
 from pipeline.inference.predictor import Predictor
 from pipeline.inference.results import keep_what_others_wrote, write_results
+from pipeline.inference.slide_report import BESIDE_DAMAGE
 from pipeline.inference.stain_check import COLOUR_DISTANCE, stored_distance
 from pipeline.jobs.key import is_finished
 from pipeline.progress import Advance, no_bar
@@ -221,7 +222,7 @@ class _SlideWork:
         damaged_tiles, distance = _damaged_tiles(predictions), stored_distance(predictions)
         oddities = [oddity.words for oddity in odd]
         facts = {
-            "tiles": num_tiles, "tiles_beside_damage": damaged_tiles, "colour_distance": distance, "flags": oddities,
+            "tiles": num_tiles, BESIDE_DAMAGE: damaged_tiles, "colour_distance": distance, "flags": oddities,
         }  # fmt: skip
         with ExitStack() as published:
             folder = published.enter_context(new_folder(self.result_dir, wait_s=SHORT_WRITE_S))

@@ -67,8 +67,8 @@ def stored_key(predictions: Predictions, reader: StoreReader) -> dict[str, Any]:
         settings = key.pop("settings")
         tiles = {name: key.pop(name, None) for name in ("tile_px", "mpp")}
         key |= {"tiles": {**tiles, "min_tissue": settings.get("min_tissue")}, "numerics": NUMERICS}
-    if isinstance(key.get("tiles"), dict):
-        key["tiles"] = {"mask": _mask_fingerprint(reader), **key["tiles"]}
+    if isinstance(key.get("tiles"), dict) and "mask" not in key["tiles"]:
+        key["tiles"] = {**key["tiles"], "mask": _mask_fingerprint(reader)}
     return key
 
 

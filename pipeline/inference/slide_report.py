@@ -30,6 +30,8 @@ _PICTURE_IN = 5.2
 """Of the slide's longer side: half a page."""
 _STEPS = ("read", "decode", "transfer", "compute", "write", "waiting")
 """Of the time breakdown, in the order in which a tile passes them; others follow."""
+BESIDE_DAMAGE = "tiles_beside_damage"
+"""The fact, also in run records, of how many tiles of the grid were left out since they touch damage."""
 _FINGERPRINT = re.compile(rb'<meta name="predictions-sha256" content="([0-9a-f]{64})">')
 
 
@@ -134,7 +136,7 @@ def _breakdown(seconds: Mapping[str, float]) -> list[tuple[str, float, float]]:
 def _flags(facts: Mapping[str, object]) -> list[str]:
     said = facts.get("flags", ())
     flags = [_sentence(str(flag)) for flag in (said if isinstance(said, list | tuple) else [said])]
-    left_out = facts.get("tiles_beside_damage")
+    left_out = facts.get(BESIDE_DAMAGE)
     if isinstance(left_out, int) and left_out > 0:
         flags.append(f"{left_out} tiles were left out: they touch damage in the slide's file (hatched in the picture).")
     return flags

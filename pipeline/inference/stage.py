@@ -14,6 +14,7 @@ from pipeline.inference.devices import Devices, ManyDevices, OneDevice
 from pipeline.inference.infer import InferReport, infer_slide
 from pipeline.inference.key import prediction_key, read_stored_key
 from pipeline.inference.predictor import OTHER_RANK, Numerics, Predictor, RunOn, connection_to
+from pipeline.inference.slide_report import BESIDE_DAMAGE
 from pipeline.inference.stain_check import COLOUR_DISTANCE, NOT_KNOWN
 from pipeline.jobs.key import Key
 from pipeline.jobs.stage import Stage, StageReport
@@ -162,7 +163,7 @@ class InferStage(Stage):
 
 
 def _damaged(report: InferReport) -> dict[str, int]:
-    return {"tiles_beside_damage": report.damaged_tiles} if report.damaged_tiles else {}
+    return {BESIDE_DAMAGE: report.damaged_tiles} if report.damaged_tiles else {}
 
 
 def check_qc(reader: StoreReader) -> None:

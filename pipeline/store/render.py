@@ -17,7 +17,7 @@ from pipeline.store.reader import StoreReader
 
 MAX_OVERVIEW_PX = 2**32
 DAMAGED_COLOUR = "#d6006c"
-_DAMAGED_RGBA = (0xD6, 0x00, 0x6C, 0xFF)
+_DAMAGED_RGBA = (*bytes.fromhex(DAMAGED_COLOUR[1:]), 0xFF)
 _STRIPE_PX = 10
 """From one stripe to the next."""
 
