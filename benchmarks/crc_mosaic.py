@@ -37,17 +37,16 @@ from sklearn.preprocessing import StandardScaler
 
 from benchmarks.crc_slides import LabelledTile, jpegs_of, lay_out, tiles_in
 from benchmarks.machine import circumstances
-from pipeline.cohort.manifest import Cohort, load_cohort
-from pipeline.config import EvaluateConfig, InferConfig, IngestConfig, TileConfig
+from pipeline.cohort.manifest import Cohort
+from pipeline.config import EvaluateConfig, InferConfig, TileConfig
 from pipeline.evaluation.evaluate import THE_MODEL, evaluate_model
 from pipeline.evaluation.froc import FALSE_POSITIVES_PER_SLIDE, Froc
 from pipeline.inference.infer import infer_slide
 from pipeline.inference.predictor import Predictor
-from pipeline.ingest.ingest import IngestRequest, ingest_slide
 from pipeline.launch import train
 from pipeline.project import Project
 from pipeline.tiles.dataset import TileDataset
-from pipeline.tiles.tile import make_tile_table
+from tests.crc_project import make_tile_set
 
 CELL_UM = 112.0
 LESIONS = ("AC", "S", "T", "V")
@@ -147,16 +146,10 @@ def make_tile_sets(project: Project, data: Path, tile_px: int) -> dict[str, Coho
     shared_px = {"train": tile_px // 2, "mosaics": 0, "labelled": 0}
     cohorts = {}
     for name, slides in chosen.items():
-        manifest = project.root / f"{name}.csv"
-        rows = [f"{path},{path.stem},{path.stem},{path.with_suffix('.geojson')},{_split(path.stem)}" for path in slides]
-        manifest.write_text("\n".join(["path,slide_id,patient_id,annotations,split", *rows]) + "\n")
-        cohorts[name] = load_cohort(manifest)
-        for entry in cohorts[name].included:
-            ingest_slide(IngestRequest(cohorts[name].slide_path(entry), entry.slide_id), project, IngestConfig())
         tiles = TileConfig(
             tile_px=tile_px, mpp=CELL_UM / tile_px, overlap_px=shared_px[name], min_label_fraction=0.9, classes=CLASSES
         )
-        make_tile_table(project, name, tiles, cohort=cohorts[name])
+        cohorts[name] = make_tile_set(project, name, slides, _split, tiles)
     return cohorts
 
 

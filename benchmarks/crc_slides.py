@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -70,8 +71,8 @@ def _cell(image: NDArray[np.uint8], row: int, column: int) -> NDArray[np.uint8]:
 def _jpegs(at: dict[tuple[int, int], LabelledTile], shape: tuple[int, int]) -> Iterator[bytes]:
     glass = np.full((SIDE_PX0, SIDE_PX0, 3), GLASS, np.uint8)
     empty = imagecodecs.jpeg_encode(glass, level=JPEG_QUALITY, subsampling="420")
-    for cell in np.ndindex(shape):
-        yield at[cell].jpeg if cell in at else empty  # type: ignore[index]  # two numbers, as the shape has
+    for cell in product(*map(range, shape)):
+        yield at[cell].jpeg if cell in at else empty
 
 
 def _tags(level: int) -> dict[str, Any]:

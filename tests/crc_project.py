@@ -1,11 +1,12 @@
 """A project of real labelled colorectal tissue: training slides and test slides come from different patients."""
 
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 
 import pytest
 
-from pipeline.cohort.manifest import load_cohort
+from pipeline.cohort.manifest import Cohort, load_cohort
 from pipeline.config import IngestConfig, TileConfig
 from pipeline.ingest.ingest import IngestRequest, ingest_slide
 from pipeline.project import Project
@@ -24,19 +25,29 @@ def crc_project(real_slides: Path, temporary: pytest.TempPathFactory) -> Project
 def _ingested(real_slides: Path, base: Path) -> Project:
     """Slides and tiles, made once for all projects of a test run."""
     project = Project(base / "crc-ingested")
-    make_crc_tiles(project, real_slides / "crc-mosaic", TileConfig(tile_px=56, mpp=2.0))
+    slides = sorted((real_slides / "crc-mosaic").glob("*.tiff"))
+    make_tile_set(project, "crc", slides, _split, TileConfig(tile_px=56, mpp=2.0))
     return project
 
 
-def make_crc_tiles(project: Project, mosaic: Path, tiles: TileConfig) -> None:
-    """Ingest the mosaics and make the tile set "crc" of them; the manifest is `cohort.csv` in the project."""
+def _split(slide_id: str) -> str:
+    return "test" if slide_id.startswith("test") else "val" if slide_id == "train_2" else "train"
+
+
+def make_tile_set(
+    project: Project, name: str, slides: Sequence[Path], split_of: Callable[[str], str], tiles: TileConfig
+) -> Cohort:
+    """Ingest slides and make a tile set of them; each is a patient of its own, and has its outlines beside it.
+
+    Returns:
+        the tile set's manifest, which is `<name>.csv` in the project.
+    """
     project.root.mkdir(parents=True, exist_ok=True)
-    rows = ["path,slide_id,patient_id,annotations,split"]
-    for path in sorted(mosaic.glob("*.tiff")):
-        split = "test" if path.stem.startswith("test") else "val" if path.stem == "train_2" else "train"
-        rows.append(f"{path},{path.stem},{path.stem},{path.with_suffix('.geojson')},{split}")
-    (project.root / "cohort.csv").write_text("\n".join(rows) + "\n")
-    cohort = load_cohort(project.root / "cohort.csv")
+    manifest = project.root / f"{name}.csv"
+    rows = [f"{path},{path.stem},{path.stem},{path.with_suffix('.geojson')},{split_of(path.stem)}" for path in slides]
+    manifest.write_text("\n".join(["path,slide_id,patient_id,annotations,split", *rows]) + "\n")
+    cohort = load_cohort(manifest)
     for entry in cohort.included:
         ingest_slide(IngestRequest(cohort.slide_path(entry), entry.slide_id), project, IngestConfig())
-    make_tile_table(project, "crc", tiles, cohort=cohort)
+    make_tile_table(project, name, tiles, cohort=cohort)
+    return cohort

@@ -27,6 +27,8 @@ CELL_PX0 = 64
 MPP0 = 0.5
 WARM, COLD = (170, 90, 60), (110, 100, 180)
 TISSUE = TissueConfig(mpp=4.0, close_um=0, max_speck_um2=0, min_object_um2=0, max_hole_um2=0)
+TISSUE_TOML = "\n".join(["[ingest.tissue]", *(f"{key} = {value}" for key, value in TISSUE), ""])
+"""The same, for a project's settings."""
 TILES = TileConfig(tile_px=32, mpp=1.0, classes=("cold", "warm"), note="Labels derive from colour.")
 RECIPE = """
 [data]

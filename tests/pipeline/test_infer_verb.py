@@ -10,16 +10,14 @@ import pandas as pd
 import pytest
 
 from pipeline.project import Project
-from tests.small_road import make_slide
-
-TISSUE = "[ingest.tissue]\nmpp = 4.0\nclose_um = 0\nmax_speck_um2 = 0\nmin_object_um2 = 0\nmax_hole_um2 = 0\n"
+from tests.small_road import TISSUE_TOML, make_slide
 
 
 @pytest.fixture
 def project(road, tmp_path):
     """The road's models, and no slide."""
     shutil.copytree(road.project.models_dir, tmp_path / "p" / "models")
-    (tmp_path / "p" / "gemslide.toml").write_text(TISSUE)
+    (tmp_path / "p" / "gemslide.toml").write_text(TISSUE_TOML)
     return Project(tmp_path / "p")
 
 

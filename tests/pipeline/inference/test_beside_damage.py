@@ -19,7 +19,7 @@ from pipeline.store.overlays import read_predictions
 from pipeline.tiles.table import read_table
 from pipeline.tiles.tile import make_tile_table
 from tests.pipeline.damage import damage_tiles
-from tests.small_road import TILES, TISSUE, make_slide
+from tests.small_road import TILES, TISSUE, TISSUE_TOML, make_slide
 
 COLUMNS = 5
 """Tiles of 256 px along the slide of 1100 px."""
@@ -94,8 +94,7 @@ def test_a_slide_without_a_tile_clear_of_damage_says_why_nothing_is_predicted(ro
 def test_a_damaged_file_predicted_on_the_way_is_counted_and_its_damage_drawn(road, tmp_path, gemslide):
     project = Project(tmp_path / "p")
     shutil.copytree(road.project.models_dir, project.models_dir)
-    tissue = "[ingest.tissue]\nmpp = 4.0\nclose_um = 0\nmax_speck_um2 = 0\nmin_object_um2 = 0\nmax_hole_um2 = 0\n"
-    (project.root / "gemslide.toml").write_text(f'[ingest]\ndamaged = "mask"\n{tissue}')
+    (project.root / "gemslide.toml").write_text(f'[ingest]\ndamaged = "mask"\n{TISSUE_TOML}')
     make_slide(tmp_path / "a.tiff", 7)
     damage_tiles(tmp_path / "a.tiff", DAMAGED, "random")
 

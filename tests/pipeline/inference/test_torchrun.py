@@ -17,9 +17,8 @@ from pipeline.inference.infer import infer_slide
 from pipeline.inference.predictor import Numerics, Predictor, RunOn
 from pipeline.inference.sharing import share_of_this_process
 from pipeline.store.overlays import read_predictions
-from tests.small_road import make_slide
+from tests.small_road import TISSUE_TOML, make_slide
 
-TISSUE = "[ingest.tissue]\nmpp = 4.0\nclose_um = 0\nmax_speck_um2 = 0\nmin_object_um2 = 0\nmax_hole_um2 = 0\n"
 BIN = Path(sys.executable).parent
 
 
@@ -55,7 +54,7 @@ def test_with_fewer_slides_than_processes_they_share_one_and_give_the_bits_of_on
 
 
 def test_a_bad_slide_of_one_process_does_not_end_the_others_and_the_counts_add_up(road, own, tmp_path):
-    (own.root / "gemslide.toml").write_text(TISSUE)
+    (own.root / "gemslide.toml").write_text(TISSUE_TOML)
     slides = [tmp_path / f"{name}.tiff" for name in "abcd"]
     for seed, slide in enumerate(slides):
         make_slide(slide, seed)
