@@ -92,6 +92,9 @@ def _tissue() -> list[str]:
         name = f"network: {settings['tile_px']} px, {settings['epochs']} epochs, {augmented}"
         rows.append(_accuracies(name, HONEST_BASELINE, line["network"]))
         by_side[settings["tile_px"]] = line[WITHOUT_NETWORK]
+    for line in lines_of("crc_mean.jsonl"):
+        name = f"mean of the {len(line['models'])} networks that look at 56 px"
+        rows.append(_accuracies(name, HONEST_BASELINE, line["network"]))
     return rows + [_accuracies(f"{WITHOUT_NETWORK}: {side} px", "", found) for side, found in by_side.items()]
 
 
