@@ -14,9 +14,8 @@ import json
 from pathlib import Path
 
 import numpy as np
-from sklearn.metrics import accuracy_score, balanced_accuracy_score
 
-from benchmarks.crc_mosaic import TEST_SLIDES, TESTED
+from benchmarks.crc_mosaic import TEST_SLIDES, TESTED, scored
 from benchmarks.machine import circumstances
 from pipeline.evaluation.stored import tile_probabilities
 from pipeline.project import Project
@@ -47,11 +46,7 @@ def accuracies_of_mean(project: Project, tile_set: str, models: list[str]) -> di
         each = [tile_probabilities(str(slide_id), found.model_id, rows, found) for found in stored]
         labels += rows["label"].tolist()
         predicted += [stored[0].class_names[index] for index in np.mean(each, axis=0).argmax(1)]
-    return {
-        "tiles": len(labels),
-        "accuracy": round(float(accuracy_score(labels, predicted)), 3),
-        "balanced_accuracy": round(float(balanced_accuracy_score(labels, predicted)), 3),
-    }
+    return scored(labels, predicted)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from skimage.color import rgb2gray
 from skimage.feature import local_binary_pattern
 from sklearn.linear_model import LogisticRegression
@@ -183,9 +183,13 @@ def fitted_without_network(project: Project) -> Pipeline:
 def accuracies(project: Project, tile_set: str, model: Pipeline) -> dict[str, float]:
     """Of the method without a network, on a tile set's test cells."""
     features, labels = _cells(TileDataset(project.root, tile_set), "test")
-    predicted = model.predict(features)
+    return scored(labels, model.predict(features))
+
+
+def scored(labels: ArrayLike, predicted: ArrayLike) -> dict[str, float]:
+    """How often predicted labels are right."""
     return {
-        "tiles": len(labels),
+        "tiles": len(np.asarray(labels)),
         "accuracy": round(float(accuracy_score(labels, predicted)), 3),
         "balanced_accuracy": round(float(balanced_accuracy_score(labels, predicted)), 3),
     }
