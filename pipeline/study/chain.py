@@ -1,0 +1,94 @@
+"""The log of a study: every entry's hash covers its content and the hash before it, and entries are only added.
+
+A change of a row and its entry are one transaction. `before` and `after` are hashes of what the row says, so that a row
+changed behind the log's back is found as well as a changed log (`verify.py`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import Connection, insert, select, update
+
+from pipeline.errors import BadManifestError
+from pipeline.study.tables import audit, study
+
+FIRST = "0" * 64
+"""What the first entry has for the hash before it."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """What is to be logged: who did what to which row, and why."""
+
+    actor: str
+    action: str
+    subject: str
+    """"study", "slide S-1" or "task S-1/ingest"."""
+    why: str = ""
+    before: str | None = None
+    after: str | None = None
+    """SHA-256 of what the row said, and says now (`digest`)."""
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+def canonical(value: object) -> str:
+    """JSON with one spelling: keys in order, no blanks."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def digest(value: object) -> str:
+    """SHA-256 of something's canonical JSON, hexadecimal."""
+    return hashlib.sha256(canonical(value).encode()).hexdigest()
+
+
+def utc_now() -> str:
+    """The time, for people; entries are ordered by their numbers, since clocks step."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+HASHED = ("study_id", "seq", "utc", "actor", "action", "subject", "why", "before", "after", "details", "previous")
+"""Columns that an entry's hash covers, in this order."""
+
+
+def hash_of(entry: Mapping[str, Any]) -> str:
+    """Hash of a stored entry, from all its other columns."""
+    return digest([entry[name] for name in HASHED])
+
+
+def append(connection: Connection, study_id: str, changes: Sequence[Change]) -> None:
+    """Add entries in the transaction that makes the changes. Other writers of the study's log wait until it ends.
+
+    Raises:
+        BadManifestError: no such study.
+    """
+    head = select(study.c.audit_seq, study.c.audit_hash).where(study.c.study_id == study_id).with_for_update()
+    row = connection.execute(head).one_or_none()
+    if row is None:
+        raise BadManifestError(f"study {study_id}: not in this ledger.")
+    seq, previous = row
+    entries = []
+    for change in changes:
+        seq += 1
+        entry = {
+            "study_id": study_id,
+            "seq": seq,
+            "utc": utc_now(),
+            "actor": change.actor,
+            "action": change.action,
+            "subject": change.subject,
+            "why": change.why,
+            "before": change.before,
+            "after": change.after,
+            "details": canonical(change.details),
+            "previous": previous,
+        }
+        previous = entry["hash"] = hash_of(entry)
+        entries.append(entry)
+    connection.execute(insert(audit), entries)
+    connection.execute(update(study).where(study.c.study_id == study_id).values(audit_seq=seq, audit_hash=previous))

@@ -1,0 +1,155 @@
+"""The database of a project's ledger: SQLite in a file by default, PostgreSQL by URL. Opened, migrated, and written to
+in transactions that are whole or not there."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
+from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, OperationalError
+
+from pipeline.errors import BadRecipeError, DamagedStoreError, LockedError, UnreadableError
+from pipeline.study.file_system import check_local
+
+MIGRATIONS = Path(__file__).with_name("migrations")
+BUSY_S = 60.0
+"""How long one writer of a SQLite ledger waits for the others."""
+_MIGRATING = 7_331_017
+"""Of PostgreSQL's advisory lock while tables are made or changed."""
+_POOL = {"pool_pre_ping": True}
+
+
+class Database:
+    """Connections to a ledger's database.
+
+    Args:
+        url: "sqlite:///path", or "postgresql://user@host/name".
+
+    Raises:
+        BadRecipeError: not such a URL, or SQLite on a network file system.
+        UnreadableError: the server does not answer. DamagedStoreError: not a ledger, or one of a later version.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = _checked(url)
+        self.is_sqlite = self.url.get_backend_name() == "sqlite"
+        if self.is_sqlite:
+            path = Path(self.url.database or "")
+            check_local(path)
+            path.parent.mkdir(parents=True, exist_ok=True)
+        self._engine = _engine(self.url)
+        try:
+            self._migrate()
+        except BaseException:
+            self.close()
+            raise
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """A connection on which everything that is read is from one moment."""
+        with _explained(self.url), self._engine.connect() as connection:
+            if not self.is_sqlite:
+                connection = connection.execution_options(isolation_level="REPEATABLE READ")
+            with connection.begin():
+                yield connection
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        """A transaction: written as a whole where the block ends, not at all where it raises."""
+        with _explained(self.url), self._engine.connect() as connection:
+            if self.is_sqlite:
+                connection.info["write"] = True
+            with connection.begin():
+                yield connection
+
+    def close(self) -> None:
+        """Close the connections; the next use opens them again."""
+        self._engine.dispose()
+
+    def _migrate(self) -> None:
+        """Make the tables, or bring them to this version, once."""
+        config = Config()
+        config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+        script = ScriptDirectory.from_config(config)
+        with self.write() as connection:
+            if not self.is_sqlite:
+                connection.execute(text(f"SELECT pg_advisory_xact_lock({_MIGRATING})"))
+            found = MigrationContext.configure(connection).get_current_revision()
+            if found == script.get_current_head():
+                return
+            known = {revision.revision for revision in script.walk_revisions()}
+            if found is not None and found not in known:
+                raise DamagedStoreError(
+                    f"{shown(self.url)}: is a ledger of a later gemslide (revision {found}). Update gemslide."
+                )
+            config.attributes["connection"] = connection
+            command.upgrade(config, "head")
+
+
+def shown(url: URL) -> str:
+    """A database's URL for people: without its password."""
+    return url.render_as_string(hide_password=True)
+
+
+def _checked(url: str) -> URL:
+    try:
+        parsed = make_url(url)
+    except ArgumentError as error:
+        raise BadRecipeError(f"[study] ledger: not a database's URL. Write {_FORMS}.") from error
+    backend = parsed.get_backend_name()
+    if backend == "sqlite" and parsed.database and parsed.database != ":memory:":
+        return parsed.set(drivername="sqlite+pysqlite")
+    if backend == "postgresql":
+        return parsed.set(drivername="postgresql+pg8000")
+    raise BadRecipeError(f"[study] ledger = {shown(parsed)!r}: cannot be used. Write {_FORMS}.")
+
+
+_FORMS = '"sqlite:////local/path/gemslide.db" or "postgresql://user@host/database"'
+
+
+def _engine(url: URL) -> Engine:
+    if url.get_backend_name() != "sqlite":
+        return create_engine(url, **_POOL)
+    engine = create_engine(url, connect_args={"timeout": BUSY_S})
+    event.listen(engine, "connect", _set_up_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _set_up_sqlite(connection: sqlite3.Connection, _: object) -> None:
+    # Python's sqlite3 would begin transactions by itself, and late: two writers would both begin by reading.
+    connection.isolation_level = None
+    for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if connection.info.pop("write", False) else "BEGIN")
+
+
+@contextmanager
+def _explained(url: URL) -> Iterator[None]:
+    """Turn the database's own errors into ones that say what to do."""
+    try:
+        yield
+    except (OperationalError, InterfaceError) as error:
+        if "locked" in str(error.orig):
+            raise LockedError(
+                f"{shown(url)}: another process has written to the ledger for over {BUSY_S:.0f} s. Try again."
+            ) from error
+        raise UnreadableError(f"{shown(url)}: the ledger cannot be reached or written: {_reason(error)}.") from error
+    except DBAPIError as error:
+        if error.connection_invalidated or error.orig is None or "not a database" in str(error.orig):
+            raise UnreadableError(f"{shown(url)}: the ledger cannot be read: {_reason(error)}.") from error
+        raise
+
+
+def _reason(error: DBAPIError) -> str:
+    return str(error.orig).splitlines()[0][:300] if error.orig else "no reason given"

@@ -1,0 +1,54 @@
+"""What kind of file system a folder lies on: SQLite's log (WAL) needs shared memory, which machines do not share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+
+from pipeline.errors import BadRecipeError
+
+NETWORK_FILE_SYSTEMS = frozenset(
+    {"nfs", "nfs4", "lustre", "gpfs", "cifs", "smb", "smb2", "smb3", "smbfs", "afpfs", "ceph", "beegfs", "afs", "panfs"}
+    | {"glusterfs", "fuse.glusterfs", "fuse.sshfs", "fuse.ceph", "orangefs", "pvfs2", "ocfs2", "gfs2", "9p", "ncpfs"}
+    | {"webdav", "davfs", "fuse.davfs", "fuse.s3fs", "fuse.rclone", "wekafs", "vboxsf", "fuse.vmhgfs-fuse"}
+)
+"""As the kernel names them. Those of virtual machines' shared folders count: they are another machine's disk."""
+
+
+class Mount(NamedTuple):
+    """A mounted file system."""
+
+    mountpoint: str
+    fstype: str
+
+
+def mounts() -> list[Mount]:
+    """What is mounted, in the order of mounting: a later one covers an earlier one at the same place."""
+    return [Mount(found.mountpoint, found.fstype) for found in psutil.disk_partitions(all=True)]
+
+
+def file_system_of(path: Path, mounted: Iterable[Mount]) -> str:
+    """Name of the file system that `path` lies on or would lie on; empty where none is known."""
+    real = os.path.realpath(path)
+    around = [mount for mount in mounted if os.path.commonpath([real, mount.mountpoint]) == mount.mountpoint]
+    best = max(enumerate(around), key=lambda each: (len(each[1].mountpoint), each[0]), default=None)
+    return best[1].fstype if best else ""
+
+
+def check_local(path: Path, mounted: Iterable[Mount] | None = None) -> None:
+    """Stop before a SQLite database is made or opened where several machines may write to it.
+
+    Raises:
+        BadRecipeError: it lies on a network file system.
+    """
+    kind = file_system_of(path, mounts() if mounted is None else mounted)
+    if kind.lower() in NETWORK_FILE_SYSTEMS:
+        raise BadRecipeError(
+            f"{path}: lies on a network file system ({kind}), where SQLite's write-ahead log loses data. Put the "
+            'ledger on a local disk ([study] ledger = "/local/path/gemslide.db" in gemslide.toml), or, for workers on '
+            'several machines, use PostgreSQL ([study] ledger = "postgresql://user@host/database").'
+        )

@@ -1,0 +1,263 @@
+"""Taking tasks and giving them back: each is held by one worker at a time, and done once to the end.
+
+A lease lapses when its owner's count of beats stood still for `lease_s` by the *watcher's* own monotonic clock: no two
+clocks are ever compared, so none of them may step and break it. On the same machine a dead owner is seen at once. Each
+taking counts the task's token up; who comes back with an earlier token is refused (a fencing token).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from sqlalchemy import Connection, Row, and_, or_, select, update
+
+from pipeline.study.chain import Change, append, utc_now
+from pipeline.study.ledger import Ledger, found
+from pipeline.study.owner import Owner
+from pipeline.study.rows import SLIDE, TASK, hash_row, slide_subject, task_subject
+from pipeline.study.tables import slide, task
+
+SET_ASIDE = "set_aside"
+"""Code of a slide on which workers died, or that could not be healed, as often as the study allows."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How patient a study is."""
+
+    lease_s: float = 30.0
+    max_attempts: int = 3
+    backoff_s: float = 5.0
+    """Before the second attempt; doubled before each further one."""
+
+
+@dataclass(frozen=True)
+class Lease:
+    """A task in this worker's hands."""
+
+    study_id: str
+    slide_id: str
+    position: int
+    stage: str
+    token: int
+    attempts: int
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a task ended. `again` may heal and is tried once more; any other state is the slide's end."""
+
+    state: Literal["done", "again", "no_tissue", "qc_failed", "refused", "unreadable", "failed"]
+    code: str | None = None
+    message: str | None = None
+    seconds: float = 0.0
+    output_sha256: str | None = None
+    source_sha256: str | None = None
+
+
+class Leases:
+    """One worker's side of a study's tasks.
+
+    Args:
+        actor: who the log names.
+        wall, clock: the time of day, and one that never steps.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        owner: Owner,
+        limits: Limits,
+        *,
+        actor: str,
+        wall: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._database = ledger.database
+        self._owner = str(owner)
+        self._limits = limits
+        self._actor = actor
+        self._wall, self._clock = wall, clock
+        self._watched: dict[tuple[str, str, int], tuple[int, int, float]] = {}
+
+    def take(self, study_id: str) -> Lease | None:
+        """The next task, or None where nothing can be done now (or the study is paused).
+
+        Raises:
+            BadManifestError: no such study.
+        """
+        with self._database.write() as connection:
+            return self._take(connection, study_id)
+
+    def beat(self, lease: Lease) -> bool:
+        """Say that this worker lives; False where the task is no longer its own."""
+        mine = self._mine(lease)
+        with self._database.write() as connection:
+            changed = connection.execute(update(task).where(mine).values(beat=task.c.beat + 1, beat_utc=utc_now()))
+            return changed.rowcount == 1
+
+    def finish(self, lease: Lease, ended: Ended, *, take_next: bool = False) -> tuple[bool, Lease | None]:
+        """Write down how a task ended, and take the next one in the same transaction.
+
+        Returns:
+            whether the result counted (a worker whose lease was stolen comes too late), and the next task.
+        """
+        with self._database.write() as connection:
+            row = connection.execute(select(task).where(self._mine(lease)).with_for_update()).one_or_none()
+            if row is None:
+                subject = task_subject(lease.slide_id, lease.stage)
+                details = {"token": lease.token, "owner": self._owner, "state": ended.state}
+                append(
+                    connection, lease.study_id, [Change(self._actor, "late result refused", subject, details=details)]
+                )
+            else:
+                self._end(connection, row, ended)
+            return row is not None, self._take(connection, lease.study_id) if take_next else None
+
+    def steal(self, study_id: str) -> int:
+        """Give back the tasks whose owners are gone, for others to take. Returns how many."""
+        now = self._clock()
+        leased = select(task).where(task.c.study_id == study_id, task.c.state == "leased")
+        with self._database.read() as connection:
+            rows = connection.execute(leased).all()
+        seen = {}
+        lapsed = []
+        for row in rows:
+            key = (row.study_id, row.slide_id, row.position)
+            token, beat, since = self._watched.get(key, (row.token, row.beat, now))
+            if (token, beat) != (row.token, row.beat):
+                since = now
+            seen[key] = (row.token, row.beat, since)
+            owner = Owner.parse(row.owner or "")
+            if now - since > self._limits.lease_s or (owner is not None and owner.is_gone()):
+                lapsed.append(row)
+        self._watched = seen
+        return sum(self._give_back(row) for row in lapsed)
+
+    def _give_back(self, seen: Row[Any]) -> bool:
+        with self._database.write() as connection:
+            still = and_(_is_task(seen), task.c.state == "leased", task.c.token == seen.token, task.c.beat == seen.beat)
+            row = connection.execute(select(task).where(still).with_for_update()).one_or_none()
+            if row is None:
+                return False
+            why = f"the worker that had it ({row.owner}) is gone or silent"
+            self._end(connection, row, Ended("again", "lost_worker", why), action="lease lapsed")
+            return True
+
+    def _take(self, connection: Connection, study_id: str) -> Lease | None:
+        if found(connection, study_id).state != "running":
+            return None
+        row = connection.execute(self._next(study_id)).one_or_none()
+        if row is None:
+            return None
+        values = {
+            "state": "leased",
+            "attempts": row.attempts + 1,
+            "token": row.token + 1,
+            "beat": 0,
+            "owner": self._owner,
+            "not_before": None,
+            "beat_utc": utc_now(),
+            "started_utc": utc_now(),
+            "ended_utc": None,
+            "code": None,
+            "message": None,
+        }
+        append(connection, study_id, [self._change_task(connection, row, values, "task taken")])
+        return Lease(study_id, row.slide_id, row.position, row.stage, values["token"], values["attempts"])
+
+    def _next(self, study_id: str) -> Any:
+        now = self._wall()
+        # A time further ahead than any back-off was written by a clock that has stepped since.
+        is_due = or_(
+            task.c.not_before.is_(None),
+            task.c.not_before <= now,
+            task.c.not_before > now + self._backoff_s(self._limits.max_attempts),
+        )
+        return (
+            select(task)
+            .where(task.c.study_id == study_id, task.c.state == "ready", is_due)
+            .order_by(task.c.priority.desc(), task.c.position.desc(), task.c.ordinal)
+            .limit(1)
+            .with_for_update(skip_locked=True)
+        )
+
+    def _end(self, connection: Connection, row: Row[Any], ended: Ended, *, action: str = "") -> None:
+        if ended.state == "again" and row.attempts >= self._limits.max_attempts:
+            said = f"set aside after {row.attempts} attempts; the last: {ended.message or ended.code}"
+            ended = Ended("failed", SET_ASIDE, said, ended.seconds)
+        states = {"done": "done", "again": "ready"}
+        values = {
+            "state": states.get(ended.state, "ended"),
+            "owner": None,
+            "not_before": self._wall() + self._backoff_s(row.attempts) if ended.state == "again" else None,
+            "ended_utc": utc_now(),
+            "seconds": ended.seconds,
+            "code": ended.code,
+            "message": ended.message,
+            "output_sha256": ended.output_sha256,
+        }
+        word = {"done": "task done", "again": "task to be tried again"}.get(ended.state, "task ended")
+        changes = [self._change_task(connection, row, values, action or word)]
+        if ended.state != "again":
+            changes += self._go_on(connection, row, ended)
+        append(connection, row.study_id, changes)
+
+    def _go_on(self, connection: Connection, row: Row[Any], ended: Ended) -> list[Change]:
+        """After a task that is over: the slide's next one is ready, or the slide has ended."""
+        of_slide = and_(task.c.study_id == row.study_id, task.c.slide_id == row.slide_id)
+        rest = connection.execute(
+            select(task).where(of_slide, task.c.position > row.position).order_by(task.c.position)
+        ).all()
+        if ended.state == "done" and rest:
+            changes = [self._change_task(connection, rest[0], {"state": "ready"}, "task ready")]
+            return changes + self._change_slide(connection, row, {"source_sha256": ended.source_sha256}, "slide read")
+        changes = [self._change_task(connection, each, {"state": "ended"}, "task dropped") for each in rest]
+        values = {
+            "state": ended.state,
+            "code": ended.code,
+            "message": ended.message,
+            "ended_utc": utc_now(),
+            "source_sha256": ended.source_sha256,
+        }
+        return changes + self._change_slide(connection, row, values, "slide ended")
+
+    def _change_task(self, connection: Connection, row: Row[Any], values: dict[str, Any], action: str) -> Change:
+        # The message stays out of the log, which nothing is ever deleted from: it may name a patient's file.
+        connection.execute(update(task).where(_is_task(row)).values(values))
+        before = dict(row._mapping)
+        after = before | values
+        return Change(
+            self._actor,
+            action,
+            task_subject(row.slide_id, row.stage),
+            "",
+            hash_row(before, TASK),
+            hash_row(after, TASK),
+            {name: after[name] for name in ("state", "attempts", "token", "owner", "code", "output_sha256")},
+        )
+
+    def _change_slide(self, connection: Connection, row: Row[Any], values: dict[str, Any], action: str) -> list[Change]:
+        is_slide = and_(slide.c.study_id == row.study_id, slide.c.slide_id == row.slide_id)
+        before = dict(connection.execute(select(slide).where(is_slide)).one()._mapping)
+        values["source_sha256"] = values["source_sha256"] or before["source_sha256"]
+        after = before | values
+        if after == before:
+            return []
+        connection.execute(update(slide).where(is_slide).values(values))
+        subject, hashes = slide_subject(row.slide_id), (hash_row(before, SLIDE), hash_row(after, SLIDE))
+        details = {name: after[name] for name in ("state", "code", "source_sha256")}
+        return [Change(self._actor, action, subject, "", *hashes, details)]
+
+    def _backoff_s(self, attempts: int) -> float:
+        return float(self._limits.backoff_s * 2 ** max(attempts - 1, 0))
+
+    def _mine(self, lease: Lease) -> Any:
+        return and_(_is_task(lease), task.c.state == "leased", task.c.token == lease.token)
+
+
+def _is_task(of: Any) -> Any:
+    return and_(task.c.study_id == of.study_id, task.c.slide_id == of.slide_id, task.c.position == of.position)

@@ -1,0 +1,237 @@
+"""The ledger of a project's studies: which slides, which tasks, how far each is. The only truth about that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Row, Select, func, insert, select, update
+
+from pipeline.errors import BadManifestError
+from pipeline.study.chain import Change, append, canonical, digest, utc_now
+from pipeline.study.database import Database
+from pipeline.study.rows import SLIDE, STUDY, STUDY_SUBJECT, hash_row, new_task, slide_subject
+from pipeline.study.tables import SLIDE_STATES, TASK_STATES, audit, slide, study, task
+
+_AT_ONCE = 5_000
+"""Rows per insert."""
+
+
+@dataclass(frozen=True)
+class NewSlide:
+    """A slide of the cohort as it enters a study."""
+
+    slide_id: str
+    site: str | None = None
+    scanner: str | None = None
+    excluded: str | None = None
+    """Why it is in the cohort and not looked at."""
+    priority: int = 0
+
+
+@dataclass(frozen=True)
+class Counts:
+    """How many slides and tasks are in each state; the slides add up to the cohort."""
+
+    slides: Mapping[str, int]
+    tasks: Mapping[str, Mapping[str, int]]
+    """By stage, then state."""
+
+    @property
+    def total(self) -> int:
+        return sum(self.slides.values())
+
+    @property
+    def is_over(self) -> bool:
+        """Whether every slide has ended."""
+        return not self.slides["pending"]
+
+
+@dataclass(frozen=True)
+class StudyRow:
+    """A study as it stands in the ledger."""
+
+    study_id: str
+    state: str
+    version: int
+    protocol: str
+    protocol_sha256: str
+    manifest_sha256: str
+
+
+class Ledger:
+    """Studies in one database."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+
+    def begin(
+        self,
+        study_id: str,
+        protocol: Mapping[str, Any],
+        manifest_sha256: str,
+        slides: Sequence[NewSlide],
+        stages: Sequence[str],
+        *,
+        actor: str,
+    ) -> None:
+        """Freeze a study's protocol and lay out a task for every slide and stage.
+
+        Raises:
+            BadManifestError: it has begun already, or has no slides.
+        """
+        if not slides:
+            raise BadManifestError(f"study {study_id}: its cohort has no slides.")
+        row = {
+            "study_id": study_id,
+            "state": "running",
+            "version": 1,
+            "protocol": canonical(protocol),
+            "protocol_sha256": digest(protocol),
+            "manifest_sha256": manifest_sha256,
+        }
+        with self.database.write() as connection:
+            if _find(connection, study_id):
+                raise BadManifestError(
+                    f"study {study_id}: has begun already. Change it by `gemslide study amend`, with a reason."
+                )
+            connection.execute(insert(study).values(row | {"audit_seq": 0, "audit_hash": "0" * 64}))
+            begun = Change(
+                actor, "study begun", STUDY_SUBJECT, after=hash_row(row, STUDY), details={"stages": list(stages)}
+            )
+            append(connection, study_id, [begun])
+            _lay_out(connection, study_id, slides, stages, actor)
+
+    def study(self, study_id: str) -> StudyRow:
+        """Raises BadManifestError where there is no such study."""
+        with self.database.read() as connection:
+            return found(connection, study_id)
+
+    def study_ids(self) -> list[str]:
+        with self.database.read() as connection:
+            return list(connection.scalars(select(study.c.study_id).order_by(study.c.study_id)))
+
+    def counts(self, study_id: str) -> Counts:
+        """Raises BadManifestError where there is no such study."""
+        by_state = select(slide.c.state, func.count()).where(slide.c.study_id == study_id).group_by(slide.c.state)
+        by_stage = (
+            select(task.c.stage, task.c.state, func.count())
+            .where(task.c.study_id == study_id)
+            .group_by(task.c.position, task.c.stage, task.c.state)
+            .order_by(task.c.position)
+        )
+        with self.database.read() as connection:
+            found(connection, study_id)
+            slides = dict.fromkeys(SLIDE_STATES, 0) | {row[0]: row[1] for row in connection.execute(by_state)}
+            tasks: dict[str, dict[str, int]] = {}
+            for stage, state, count in connection.execute(by_stage):
+                tasks.setdefault(stage, dict.fromkeys(TASK_STATES, 0))[state] = count
+        return Counts(slides, tasks)
+
+    def slides(
+        self, study_id: str, *, state: str | None = None, after: int = -1, limit: int = 100
+    ) -> Sequence[Row[Any]]:
+        """A page of slides in the manifest's order.
+
+        Args:
+            after: `ordinal` of the last one of the page before.
+        """
+        chosen = select(slide).where(slide.c.study_id == study_id, slide.c.ordinal > after)
+        if state is not None:
+            chosen = chosen.where(slide.c.state == state)
+        return self._rows(chosen.order_by(slide.c.ordinal).limit(limit))
+
+    def tasks(self, study_id: str, slide_id: str) -> Sequence[Row[Any]]:
+        """A slide's tasks, in the order of stages."""
+        chosen = select(task).where(task.c.study_id == study_id, task.c.slide_id == slide_id)
+        return self._rows(chosen.order_by(task.c.position))
+
+    def history(self, study_id: str, subject: str) -> Sequence[Row[Any]]:
+        """The log of one row, oldest first."""
+        chosen = select(audit).where(audit.c.study_id == study_id, audit.c.subject == subject)
+        return self._rows(chosen.order_by(audit.c.seq))
+
+    def set_state(self, study_id: str, state: str, *, actor: str, why: str = "") -> bool:
+        """Pause a study or let it run; whether that changed anything.
+
+        Raises:
+            BadManifestError: no such study.
+        """
+        with self.database.write() as connection:
+            before = found(connection, study_id)
+            if before.state == state:
+                return False
+            connection.execute(update(study).where(study.c.study_id == study_id).values(state=state))
+            change = study_change(connection, study_id, before, actor, f"study {state}", why)
+            append(connection, study_id, [change])
+            return True
+
+    def _rows(self, chosen: Select[Any]) -> Sequence[Row[Any]]:
+        with self.database.read() as connection:
+            return connection.execute(chosen).all()
+
+
+def found(connection: Connection, study_id: str) -> StudyRow:
+    """Raises BadManifestError where there is no such study."""
+    row = _find(connection, study_id)
+    if row is None:
+        known = ", ".join(connection.scalars(select(study.c.study_id).order_by(study.c.study_id).limit(10)))
+        raise BadManifestError(f"study {study_id}: not in this ledger, which has {known or 'none'}.")
+    return row
+
+
+def study_change(
+    connection: Connection, study_id: str, before: StudyRow, actor: str, action: str, why: str, **details: Any
+) -> Change:
+    """The log entry for a study's row that was changed in this transaction."""
+    now = found(connection, study_id)
+    return Change(actor, action, STUDY_SUBJECT, why, hash_row(vars(before), STUDY), hash_row(vars(now), STUDY), details)
+
+
+def _find(connection: Connection, study_id: str) -> StudyRow | None:
+    columns = [study.c[name] for name in StudyRow.__dataclass_fields__]
+    row = connection.execute(select(*columns).where(study.c.study_id == study_id)).one_or_none()
+    return StudyRow(*row) if row else None
+
+
+def _lay_out(
+    connection: Connection, study_id: str, slides: Sequence[NewSlide], stages: Sequence[str], actor: str
+) -> None:
+    for start in range(0, len(slides), _AT_ONCE):
+        rows, tasks, changes = [], [], []
+        for ordinal, each in enumerate(slides[start : start + _AT_ONCE], start):
+            row = _slide_row(study_id, each, ordinal)
+            rows.append(row)
+            changes.append(Change(actor, "slide entered", slide_subject(each.slide_id), after=hash_row(row, SLIDE)))
+            tasks += [_task_row(study_id, each, ordinal, position, stage) for position, stage in enumerate(stages)]
+        connection.execute(insert(slide), rows)
+        connection.execute(insert(task), tasks)
+        append(connection, study_id, changes)
+
+
+def _slide_row(study_id: str, each: NewSlide, ordinal: int) -> dict[str, Any]:
+    return {
+        "study_id": study_id,
+        "slide_id": each.slide_id,
+        "ordinal": ordinal,
+        "source_sha256": None,
+        "site": each.site,
+        "scanner": each.scanner,
+        "priority": each.priority,
+        "state": "excluded" if each.excluded else "pending",
+        "code": None,
+        "message": each.excluded,
+        "ended_utc": utc_now() if each.excluded else None,
+    }
+
+
+def _task_row(study_id: str, each: NewSlide, ordinal: int, position: int, stage: str) -> dict[str, Any]:
+    return {
+        "study_id": study_id,
+        "slide_id": each.slide_id,
+        "position": position,
+        "ordinal": ordinal,
+        "priority": each.priority,
+        **new_task(stage, position, is_excluded=bool(each.excluded)),
+    }

@@ -1,0 +1,34 @@
+"""What the log's hashes cover of each kind of row; the rest (heartbeats, times of display) is not evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pipeline.study.chain import digest
+
+STUDY = ("state", "version", "protocol_sha256", "manifest_sha256")
+SLIDE = ("state", "code", "message", "source_sha256", "priority", "site", "scanner")
+TASK = ("stage", "state", "attempts", "token", "owner", "code", "message", "output_sha256")
+
+STUDY_SUBJECT = "study"
+
+
+def slide_subject(slide_id: str) -> str:
+    return f"slide {slide_id}"
+
+
+def task_subject(slide_id: str, stage: str) -> str:
+    return f"task {slide_id}/{stage}"
+
+
+def new_task(stage: str, position: int, *, is_excluded: bool = False) -> dict[str, Any]:
+    """A task as a study begins with it. It enters the log when it first changes: until then it says only this."""
+    waiting = "blocked" if position else "ready"
+    empty = dict.fromkeys(("owner", "code", "message", "output_sha256"))
+    return {"stage": stage, "state": "ended" if is_excluded else waiting, "attempts": 0, "token": 0, **empty}
+
+
+def hash_row(row: Mapping[str, Any], columns: tuple[str, ...]) -> str:
+    """SHA-256 of what a row says, in the columns of its kind."""
+    return digest([row[name] for name in columns])

@@ -1,0 +1,155 @@
+"""Proof that a study's log and its rows are what was written: every entry, their order, and the end.
+
+What the database itself can show: an entry that was edited, deleted, inserted or moved breaks the chain; a tail that
+was cut off does not end where the study's head says; a row that was changed behind the log's back differs from its last
+entry. A log that was rewritten as a whole, with its head, is consistent in itself: only anchors, which lie outside the
+database and are signed, show it (`anchors.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Table, and_, select
+
+from pipeline.study.chain import FIRST, HASHED, hash_of
+from pipeline.study.database import Database
+from pipeline.study.ledger import found
+from pipeline.study.rows import SLIDE, STUDY, STUDY_SUBJECT, TASK, hash_row, new_task, slide_subject, task_subject
+from pipeline.study.tables import audit, slide, study, task
+
+MAX_FINDINGS = 100
+_AT_ONCE = 10_000
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What was checked, and what is wrong; nothing is, where `findings` is empty."""
+
+    entries: int
+    head: str
+    findings: tuple[str, ...]
+
+
+def verify_log(database: Database, study_id: str, anchors: Mapping[int, str] | None = None) -> Verified:
+    """Check a study's log from its first entry to its last, and its rows against it.
+
+    Args:
+        anchors: the hash that each of some entries had, as signed anchors say.
+
+    Raises:
+        BadManifestError: no such study.
+    """
+    with database.read() as connection:
+        found(connection, study_id)
+        log = _Log(anchors or {}, _new_tasks(connection, study_id))
+        for entry in _entries(connection, study_id):
+            log.add(entry)
+        head = select(study.c.audit_seq, study.c.audit_hash).where(study.c.study_id == study_id)
+        log.end(*connection.execute(head).one())
+        log.findings += _changed_rows(connection, study_id, log.hashes)
+    return Verified(log.seq, log.previous, tuple(log.findings[:MAX_FINDINGS]))
+
+
+class _Log:
+    """The entries so far.
+
+    Args:
+        hashes: of rows that enter the log when they first change.
+    """
+
+    def __init__(self, anchors: Mapping[int, str], hashes: dict[str, str]) -> None:
+        self.seq, self.previous = 0, FIRST
+        self.findings: list[str] = []
+        self.hashes = hashes
+        self._anchors = anchors
+
+    def add(self, entry: Mapping[str, Any]) -> None:
+        seq = entry["seq"]
+        if seq <= self.seq:
+            self._find(f"entry {seq} was inserted before the first")
+        elif seq != self.seq + 1:
+            self._find(f"entries {self.seq + 1} to {seq - 1} are missing")
+        elif entry["previous"] != self.previous:
+            self._find(f"entry {seq} does not follow the entry before it: one of them was replaced or moved")
+        if hash_of(entry) != entry["hash"]:
+            self._find(f"entry {seq} ({entry['action']}, {entry['subject']}) was changed: its hash is another")
+        if self._anchors.get(seq, entry["hash"]) != entry["hash"]:
+            self._find(f"entry {seq} is not the one that was anchored: the log was rewritten up to there or before")
+        if entry["after"] is not None:
+            if entry["before"] != self.hashes.get(entry["subject"]):
+                self._find(f"entry {seq} ({entry['subject']}) begins from a state that no earlier entry left")
+            self.hashes[entry["subject"]] = entry["after"]
+        self.seq, self.previous = seq, entry["hash"]
+
+    def end(self, head_seq: int, head_hash: str) -> None:
+        if (head_seq, head_hash) != (self.seq, self.previous):
+            self._find(
+                f"the log ends with entry {self.seq}, and the study says {head_seq}: its tail was cut or replaced"
+            )
+        if self._anchors and max(self._anchors) > self.seq:
+            self._find(f"entry {max(self._anchors)} was anchored, and the log ends with {self.seq}: its tail was cut")
+
+    def _find(self, what: str) -> None:
+        if len(self.findings) < MAX_FINDINGS:
+            self.findings.append(what)
+
+
+def _entries(connection: Connection, study_id: str) -> Iterator[Mapping[str, Any]]:
+    columns = [audit.c[name] for name in (*HASHED, "hash")]
+    names = (*HASHED, "hash")
+    at = -(2**63) + 1
+    while True:  # in pages by key: a million entries stay out of memory on either database
+        page = select(*columns).where(audit.c.study_id == study_id, audit.c.seq > at).order_by(audit.c.seq)
+        rows = connection.execute(page.limit(_AT_ONCE)).all()
+        if not rows:
+            return
+        for row in rows:
+            yield dict(zip(names, row, strict=True))
+        at = rows[-1][1]
+
+
+def _new_tasks(connection: Connection, study_id: str) -> dict[str, str]:
+    """What each task's row said when the study began."""
+    is_excluded = slide.c.state == "excluded"
+    both = and_(slide.c.study_id == task.c.study_id, slide.c.slide_id == task.c.slide_id)
+    chosen = select(task.c.slide_id, task.c.stage, task.c.position, is_excluded).join(slide, both)
+    rows = connection.execute(chosen.where(task.c.study_id == study_id))
+    kinds: dict[tuple[str, int, bool], str] = {}
+    hashes = {}
+    for slide_id, stage, position, excluded in rows:
+        kind = (stage, position, bool(excluded))
+        if kind not in kinds:
+            kinds[kind] = hash_row(new_task(stage, position, is_excluded=kind[2]), TASK)
+        hashes[task_subject(slide_id, stage)] = kinds[kind]
+    return hashes
+
+
+def _changed_rows(connection: Connection, study_id: str, hashes: Mapping[str, str]) -> list[str]:
+    """Rows whose content is not what their last entry says, or that have none."""
+    findings = []
+    seen = set()
+    for subject, row, columns in _rows(connection, study_id):
+        seen.add(subject)
+        if subject not in hashes:
+            findings.append(f"{subject}: stands in the ledger, and no entry says how it came there")
+        elif hashes[subject] != hash_row(row, columns):
+            findings.append(f"{subject}: was changed without an entry in the log")
+    return findings + [f"{subject}: was deleted from the ledger" for subject in hashes if subject not in seen]
+
+
+def _rows(connection: Connection, study_id: str) -> Iterator[tuple[str, Mapping[str, Any], tuple[str, ...]]]:
+    for row in _all(connection, study, study_id):
+        yield STUDY_SUBJECT, row, STUDY
+    for row in _all(connection, slide, study_id):
+        yield slide_subject(row["slide_id"]), row, SLIDE
+    for row in _all(connection, task, study_id):
+        yield task_subject(row["slide_id"], row["stage"]), row, TASK
+
+
+def _all(connection: Connection, table: Table, study_id: str) -> Iterator[Mapping[str, Any]]:
+    chosen = select(table).where(table.c.study_id == study_id)
+    for row in connection.execution_options(yield_per=_AT_ONCE).execute(chosen).mappings():
+        yield dict(row)

@@ -1,0 +1,90 @@
+"""The ledger's database: made once, refused where it would lose data, and never left half-written."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from sqlalchemy import text
+
+from pipeline.errors import BadRecipeError, DamagedStoreError, UnreadableError
+from pipeline.study.chain import Change, append
+from pipeline.study.database import Database
+from pipeline.study.file_system import Mount, check_local, file_system_of, mounts
+from pipeline.study.tables import metadata
+
+MOUNTED = [Mount("/", "ext4"), Mount("/data", "nfs4"), Mount("/data/fast", "xfs"), Mount("/lab", "xfs"),
+           Mount("/lab", "lustre")]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [("/a.db", "ext4"), ("/data/a.db", "nfs4"), ("/data/fast/a.db", "xfs"), ("/database/a.db", "ext4"),
+     ("/lab/x/y/a.db", "lustre")],
+)  # fmt: skip
+def test_the_file_system_is_the_one_mounted_nearest_and_last(path, kind):
+    assert file_system_of(path, MOUNTED) == kind
+
+
+@pytest.mark.parametrize("kind", ["nfs", "nfs4", "lustre", "gpfs", "cifs", "smb3", "fuse.sshfs", "9p"])
+def test_sqlite_on_a_network_file_system_is_refused_with_the_remedy(tmp_path, kind):
+    with pytest.raises(BadRecipeError, match=rf"network file system \({kind}\).*local disk.*PostgreSQL"):
+        check_local(tmp_path / "a.db", [Mount("/", "ext4"), Mount(str(tmp_path), kind)])
+
+
+def test_this_machines_mounts_are_read(tmp_path):
+    assert file_system_of(tmp_path, mounts())
+    check_local(tmp_path / "a.db")
+
+
+def test_the_migrations_make_the_tables_that_the_code_writes(ledger):
+    with ledger.database.read() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), metadata) == []
+
+
+def test_several_processes_make_one_ledger(url):
+    program = "import sys; from pipeline.study.database import Database; Database(sys.argv[1])"
+    processes = [subprocess.Popen([sys.executable, "-c", program, url], stderr=-1, text=True) for _ in range(4)]
+    assert [(process.communicate()[1], process.returncode) for process in processes] == [("", 0)] * 4
+
+
+def test_a_ledger_of_a_later_version_is_refused(ledger, url):
+    with ledger.database.write() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = 'later'"))
+    with pytest.raises(DamagedStoreError, match=r"later gemslide \(revision later\). Update"):
+        Database(url)
+
+
+def test_what_raises_within_a_transaction_leaves_nothing(begun):
+    before = begun.history("s", "study")
+
+    def append_and_fail() -> None:
+        with begun.database.write() as connection:
+            append(connection, "s", [Change("ada", "lost", "study")])
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        append_and_fail()
+    assert begun.history("s", "study") == before
+
+
+@pytest.mark.parametrize("url", ["nonsense", "mysql://x/y", "sqlite://", "sqlite:///:memory:"])
+def test_what_is_no_ledgers_url_is_refused_with_the_forms(url):
+    with pytest.raises(BadRecipeError, match="postgresql://user@host/database"):
+        Database(url)
+
+
+def test_a_password_is_in_no_message(tmp_path):
+    with pytest.raises(UnreadableError) as error:
+        Database(f"postgresql://ada:secret@127.0.0.1:1/{tmp_path.name}")
+    assert "secret" not in str(error.value)
+    assert "cannot be" in str(error.value)
+
+
+def test_a_file_that_is_no_database_is_refused(tmp_path):
+    (tmp_path / "a.db").write_bytes(b"no database at all" * 100)
+    with pytest.raises(UnreadableError, match=r"a\.db"):
+        Database(f"sqlite:///{tmp_path}/a.db")

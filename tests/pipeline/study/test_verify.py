@@ -1,0 +1,116 @@
+"""Nothing in a study's log or its rows can be changed unseen, on either database."""
+
+from __future__ import annotations
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
+
+from pipeline.study.chain import FIRST, HASHED, Change, append, hash_of
+from pipeline.study.leases import Ended, Leases, Limits
+from pipeline.study.ledger import Ledger
+from pipeline.study.owner import this_process
+from pipeline.study.verify import verify_log
+
+
+@pytest.fixture
+def worked(begun: Ledger) -> Ledger:
+    """A study on whose slides some work was done; its log may be changed, as who owns the database can."""
+    mine = Leases(begun, this_process(), Limits(), actor="worker")
+    for state in ("done", "done", "done", "unreadable"):
+        mine.finish(mine.take("s"), Ended(state, seconds=1.5))
+    assert not verify_log(begun.database, "s").findings
+    with begun.database.write() as connection:
+        if begun.database.is_sqlite:
+            for verb in ("update", "delete"):
+                connection.execute(text(f"DROP TRIGGER audit_no_{verb}"))
+        else:
+            connection.execute(text("ALTER TABLE audit DISABLE TRIGGER ALL"))
+    return begun
+
+
+def tamper(ledger: Ledger, *statements: str) -> None:
+    with ledger.database.write() as connection:
+        for statement in statements:
+            assert connection.execute(text(statement)).rowcount, statement
+
+
+def found(ledger: Ledger, anchors: dict[int, str] | None = None) -> str:
+    return "\n".join(verify_log(ledger.database, "s", anchors).findings)
+
+
+@pytest.mark.parametrize("column", [name for name in HASHED if name not in ("study_id", "seq")])
+def test_an_edit_of_any_column_of_an_entry_is_found(worked, column):
+    tamper(worked, f"UPDATE audit SET {column} = 'x' WHERE seq = 9")
+    assert "entry 9" in found(worked)
+    assert "was changed: its hash is another" in found(worked)
+
+
+def test_an_entry_that_was_edited_with_its_hash_is_found(worked):
+    with worked.database.write() as connection:
+        row = dict(connection.execute(text("SELECT * FROM audit WHERE seq = 9")).mappings().one())
+        row["actor"] = "mallory"
+        connection.execute(text("UPDATE audit SET actor = 'mallory', hash = :h WHERE seq = 9"), {"h": hash_of(row)})
+    assert "entry 10 does not follow the entry before it" in found(worked)
+
+
+@pytest.mark.parametrize(
+    ("statements", "finding"),
+    [
+        (["DELETE FROM audit WHERE seq = 9"], "entries 9 to 9 are missing"),
+        (["DELETE FROM audit WHERE seq >= 9"], "the log ends with entry 8"),
+        (["DELETE FROM audit"], "the log ends with entry 0"),
+        (
+            ["UPDATE audit SET seq = -5 WHERE seq = 9", "UPDATE audit SET seq = 9 WHERE seq = 8",
+             "UPDATE audit SET seq = 8 WHERE seq = -5"],
+            "entry 8",
+        ),
+        (
+            ["INSERT INTO audit SELECT study_id, -1, utc, actor, action, subject, why, NULL, NULL, details, previous, "
+             "hash FROM audit WHERE seq = 9"],
+            "entry -1 was inserted",
+        ),
+        (["UPDATE slide SET state = 'done' WHERE slide_id = 'S-2'"], "slide S-2: was changed without an entry"),
+        (["UPDATE slide SET source_sha256 = 'x' WHERE slide_id = 'S-4'"], "slide S-4: was changed"),
+        (["UPDATE task SET output_sha256 = 'x' WHERE slide_id = 'S-1' AND position = 2"], "task S-1/infer"),
+        (["UPDATE task SET state = 'done' WHERE slide_id = 'S-4' AND position = 0"], "task S-4/ingest: was changed"),
+        (["UPDATE study SET protocol_sha256 = 'x'"], "study: was changed"),
+        (["DELETE FROM task WHERE slide_id = 'S-4'", "DELETE FROM slide WHERE slide_id = 'S-4'"],
+         "slide S-4: was deleted"),
+        (["UPDATE study SET audit_seq = 5"], "its tail was cut or replaced"),
+    ],
+)  # fmt: skip
+def test_deletion_insertion_reordering_truncation_and_changed_rows_are_found(worked, statements, finding):
+    tamper(worked, *statements)
+    assert finding in found(worked)
+
+
+def test_a_log_rewritten_consistently_is_found_by_an_anchor_outside_the_database(worked):
+    whole = verify_log(worked.database, "s")
+    with worked.database.write() as connection:
+        entries = [dict(row) for row in connection.execute(text("SELECT * FROM audit ORDER BY seq")).mappings()]
+        connection.execute(text("DELETE FROM audit"))
+        connection.execute(text("UPDATE study SET audit_seq = 0, audit_hash = :first"), {"first": FIRST})
+        names = ("action", "subject", "why", "before", "after")
+        rewritten = [Change("mallory", **{name: entry[name] for name in names}) for entry in entries]
+        append(connection, "s", rewritten)
+    assert found(worked) == ""
+    assert "is not the one that was anchored" in found(worked, {whole.entries: whole.head})
+
+
+def test_a_tail_that_was_cut_with_the_head_is_found_by_an_anchor(worked):
+    whole = verify_log(worked.database, "s")
+    tamper(
+        worked,
+        "DELETE FROM audit WHERE seq = (SELECT max(seq) FROM audit)",
+        "UPDATE study SET audit_seq = (SELECT max(seq) FROM audit), "
+        "audit_hash = (SELECT hash FROM audit WHERE seq = (SELECT max(seq) FROM audit))",
+    )
+    assert "was anchored, and the log ends with" in found(worked, {whole.entries: whole.head})
+
+
+@pytest.mark.parametrize("statement", ["UPDATE audit SET actor = 'x'", "DELETE FROM audit"])
+def test_the_database_itself_refuses_to_change_the_log(begun, statement):
+    with pytest.raises(DBAPIError, match="only added to"), begun.database.write() as connection:
+        connection.execute(text(statement))
+    assert not verify_log(begun.database, "s").findings

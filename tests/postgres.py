@@ -1,0 +1,68 @@
+"""A PostgreSQL server of Debian's package, for tests: started on a free port, with its data in a temporary folder."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from sqlalchemy import create_engine, text
+
+
+class Postgres:
+    """One server; every test makes a database of its own in it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._bin = _programs()
+        self._data = folder / "data"
+        self._folder = folder
+        self._count = 0
+        if os.geteuid() == 0:  # PostgreSQL refuses to run as root
+            for parent in [folder, *folder.parents][:4]:
+                parent.chmod(parent.stat().st_mode | 0o011)
+            shutil.chown(folder, "postgres")
+        self._run("initdb", "-D", self._data, "-U", "postgres", "-A", "trust", "--no-sync", "-E", "UTF8", "--locale=C")
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        self.start()
+
+    def start(self) -> None:
+        options = f"-p {self.port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={self._folder}"
+        self._run("pg_ctl", "-D", self._data, "-l", self._folder / "log", "-w", "-o", options, "start")
+
+    def stop(self, how: str = "fast") -> None:
+        self._run("pg_ctl", "-D", self._data, "-w", "-m", how, "stop")
+
+    def new_database(self) -> str:
+        """Its URL."""
+        self._count += 1
+        engine = create_engine(self.url("postgres", driver="+pg8000"), isolation_level="AUTOCOMMIT")
+        with engine.connect() as connection:
+            connection.execute(text(f"CREATE DATABASE ledger_{self._count}"))
+        engine.dispose()
+        return self.url(f"ledger_{self._count}")
+
+    def url(self, database: str, *, driver: str = "") -> str:
+        return f"postgresql{driver}://postgres@127.0.0.1:{self.port}/{database}"
+
+    def _run(self, program: str, *arguments: object) -> None:
+        command: Sequence[str] = [str(self._bin / program), *map(str, arguments)]
+        if os.geteuid() == 0:
+            command = ["runuser", "-u", "postgres", "--", *command]
+        log = self._folder / "log"
+        done = subprocess.run(command, capture_output=program == "initdb", cwd=self._folder, check=False)
+        assert done.returncode == 0, log.read_text() if log.exists() else done.stderr
+
+
+def _programs() -> Path:
+    """Folder of the newest PostgreSQL's programs."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    if not found or (os.geteuid() == 0 and "postgres" not in {user.pw_name for user in pwd.getpwall()}):
+        pytest.skip("PostgreSQL is not installed (Debian's package postgresql)")
+    return found[-1].parent
