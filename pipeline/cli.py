@@ -11,6 +11,7 @@ import typer
 from pipeline.units import RESEARCH_USE
 from pipeline.verbs.model_cli import model_cli
 from pipeline.verbs.options import HERE, JsonOption, ProjectOption
+from pipeline.verbs.study_cli import study_cli
 
 cli = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=RESEARCH_USE)
 cohort_cli = typer.Typer(no_args_is_help=True, help="Cohort manifests: which slides belong together.")
@@ -18,6 +19,7 @@ cli.add_typer(cohort_cli, name="cohort")
 annotations_cli = typer.Typer(no_args_is_help=True, help="Annotation files of QuPath, ASAP and ImageScope.")
 cli.add_typer(annotations_cli, name="annotations")
 cli.add_typer(model_cli, name="model")
+cli.add_typer(study_cli, name="study")
 
 SLIDES = "SLIDE|COHORT.csv"
 SlidesArgument = Annotated[

@@ -241,6 +241,14 @@ class AppConfig(Section):
         return host
 
 
+class StudyConfig(Section):
+    """`[study]`"""
+
+    ledger: str = ""
+    """Database of the studies: "sqlite:////local/path/gemslide.db" or "postgresql://user@host/database"; empty:
+    `gemslide.db` in the project. The environment's GEMSLIDE_LEDGER comes first: a password stands in no file."""
+
+
 class Settings(Section):
     """Everything in `gemslide.toml`."""
 
@@ -250,6 +258,7 @@ class Settings(Section):
     infer: InferConfig = InferConfig()
     evaluate: EvaluateConfig = EvaluateConfig()
     app: AppConfig = AppConfig()
+    study: StudyConfig = StudyConfig()
 
 
 def load_settings(path: Path) -> Settings:

@@ -26,6 +26,10 @@ _MIGRATING = 7_331_017
 _POOL = {"pool_pre_ping": True}
 
 
+class LedgerAwayError(UnreadableError):
+    """The database does not answer; it may later."""
+
+
 class Database:
     """Connections to a ledger's database.
 
@@ -34,7 +38,8 @@ class Database:
 
     Raises:
         BadRecipeError: not such a URL, or SQLite on a network file system.
-        UnreadableError: the server does not answer. DamagedStoreError: not a ledger, or one of a later version.
+        LedgerAwayError: the server does not answer. UnreadableError: no database.
+        DamagedStoreError: not a ledger, or one of a later version.
     """
 
     def __init__(self, url: str) -> None:
@@ -144,9 +149,11 @@ def _explained(url: URL) -> Iterator[None]:
             raise LockedError(
                 f"{shown(url)}: another process has written to the ledger for over {BUSY_S:.0f} s. Try again."
             ) from error
-        raise UnreadableError(f"{shown(url)}: the ledger cannot be reached or written: {_reason(error)}.") from error
+        raise LedgerAwayError(f"{shown(url)}: the ledger cannot be reached or written: {_reason(error)}.") from error
     except DBAPIError as error:
-        if error.connection_invalidated or error.orig is None or "not a database" in str(error.orig):
+        if error.connection_invalidated:
+            raise LedgerAwayError(f"{shown(url)}: the connection to the ledger was cut.") from error
+        if "not a database" in str(error.orig):
             raise UnreadableError(f"{shown(url)}: the ledger cannot be read: {_reason(error)}.") from error
         raise
 

@@ -7,9 +7,10 @@ taking counts the task's token up; who comes back with an earlier token is refus
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from sqlalchemy import Connection, Row, and_, or_, select, update
@@ -18,8 +19,11 @@ from pipeline.study.chain import Change, append, utc_now
 from pipeline.study.ledger import Ledger, found
 from pipeline.study.owner import Owner
 from pipeline.study.rows import SLIDE, TASK, hash_row, slide_subject, task_subject
-from pipeline.study.tables import slide, task
+from pipeline.study.tables import audit, slide, task
 
+_RESULT = {"done": "task done", "again": "task to be tried again"}
+RESULTS = (*_RESULT.values(), "task ended")
+"""Actions by which an owner's own result enters the log."""
 SET_ASIDE = "set_aside"
 """Code of a slide on which workers died, or that could not be healed, as often as the study allows."""
 
@@ -106,7 +110,10 @@ class Leases:
             whether the result counted (a worker whose lease was stolen comes too late), and the next task.
         """
         with self._database.write() as connection:
-            row = connection.execute(select(task).where(self._mine(lease)).with_for_update()).one_or_none()
+            held = connection.execute(select(task).where(_is_task(lease)).with_for_update()).one()
+            row = held if (held.state, held.token) == ("leased", lease.token) else None
+            if row is None and self._was_written(connection, lease):
+                return True, self._take(connection, lease.study_id) if take_next else None
             if row is None:
                 subject = task_subject(lease.slide_id, lease.stage)
                 details = {"token": lease.token, "owner": self._owner, "state": ended.state}
@@ -116,6 +123,23 @@ class Leases:
             else:
                 self._end(connection, row, ended)
             return row is not None, self._take(connection, lease.study_id) if take_next else None
+
+    def release(self, lease: Lease, why: str) -> None:
+        """Give back a task whose work was stopped through no fault of its own: the attempt does not count."""
+        with self._database.write() as connection:
+            row = connection.execute(select(task).where(self._mine(lease)).with_for_update()).one_or_none()
+            if row is not None:
+                values = {"state": "ready", "owner": None, "attempts": row.attempts - 1}
+                change = self._change_task(connection, row, values, "task given back")
+                append(connection, lease.study_id, [replace(change, why=why)])
+
+    def _was_written(self, connection: Connection, lease: Lease) -> bool:
+        """Whether this result is written already: a connection can be cut between a commit and its answer."""
+        subject = task_subject(lease.slide_id, lease.stage)
+        ends = select(audit.c.details).where(
+            audit.c.study_id == lease.study_id, audit.c.subject == subject, audit.c.action.in_(RESULTS)
+        )
+        return any(json.loads(details)["token"] == lease.token for details in connection.scalars(ends))
 
     def steal(self, study_id: str) -> int:
         """Give back the tasks whose owners are gone, for others to take. Returns how many."""
@@ -200,8 +224,7 @@ class Leases:
             "message": ended.message,
             "output_sha256": ended.output_sha256,
         }
-        word = {"done": "task done", "again": "task to be tried again"}.get(ended.state, "task ended")
-        changes = [self._change_task(connection, row, values, action or word)]
+        changes = [self._change_task(connection, row, values, action or _RESULT.get(ended.state, "task ended"))]
         if ended.state != "again":
             changes += self._go_on(connection, row, ended)
         append(connection, row.study_id, changes)

@@ -91,7 +91,13 @@ def _make_task() -> None:
         ),
         sa.PrimaryKeyConstraint("study_id", "slide_id", "position", name=op.f("pk_task")),
     )
-    in_order: list[str | sa.TextClause] = ["study_id", "state", sa.text("priority DESC"), sa.text("position DESC"), "ordinal"]
+    in_order: list[str | sa.TextClause] = [
+        "study_id",
+        "state",
+        sa.text("priority DESC"),
+        sa.text("position DESC"),
+        "ordinal",
+    ]
     op.create_index("ix_task_next", "task", in_order)
 
 

@@ -1,0 +1,144 @@
+"""A study of a project: begun, opened by whoever works on it, and worked on by one process."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipeline.config import load_settings
+from pipeline.errors import BadManifestError
+from pipeline.jobs.stage import Stage
+from pipeline.project import Project
+from pipeline.study.content import output_sha256
+from pipeline.study.database import Database
+from pipeline.study.leases import Ended, Lease, Leases, Limits
+from pipeline.study.ledger import Ledger, NewSlide
+from pipeline.study.owner import this_process
+from pipeline.study.protocol import (
+    PROTOCOL_FILE,
+    Protocol,
+    find_models,
+    frozen_protocol,
+    load_protocol,
+    load_study_cohort,
+    study_dir,
+)
+from pipeline.study.stages import StudyStages, sources_of
+from pipeline.study.worker import Worker
+
+LEDGER_VARIABLE = "GEMSLIDE_LEDGER"
+LEDGER_FILE = "gemslide.db"
+
+
+def open_ledger(project: Project) -> Ledger:
+    """The ledger of a project's studies; made where there is none.
+
+    Raises:
+        BadRecipeError: no URL of a database, or SQLite on a network file system. UnreadableError: it does not answer.
+        DamagedStoreError: a ledger of a later version.
+    """
+    said = os.environ.get(LEDGER_VARIABLE) or load_settings(project.settings_path).study.ledger
+    return Ledger(Database(said or f"sqlite:///{os.path.abspath(project.root / LEDGER_FILE)}"))
+
+
+def actor_here() -> str:
+    """Who the log names: the person that the system knows."""
+    return getpass.getuser()
+
+
+@dataclass(frozen=True)
+class Study:
+    """A study that has begun."""
+
+    project: Project
+    study_id: str
+    ledger: Ledger
+    protocol: Protocol
+    manifest_sha256: str
+
+    @property
+    def folder(self) -> Path:
+        return study_dir(self.project, self.study_id)
+
+    @property
+    def limits(self) -> Limits:
+        patience = self.protocol.patience
+        return Limits(patience.lease_s, patience.max_attempts, patience.backoff_s)
+
+
+def begin_study(project: Project, study_id: str, ledger: Ledger, *, actor: str) -> Study:
+    """Freeze the protocol and enter the cohort's slides; what is missing is said before anything is written.
+
+    Raises:
+        BadManifestError: has begun already; a manifest that does not hold together. BadRecipeError: a bad protocol.
+        UnreadableError: a model that is not there. ChangedSourceError: a model with other weights than the protocol's.
+    """
+    folder = study_dir(project, study_id)
+    protocol = load_protocol(folder / PROTOCOL_FILE)
+    cohort, sha256 = load_study_cohort(protocol, folder)
+    find_models(protocol, project)
+    slides = [
+        NewSlide(entry.slide_id, entry.site, entry.scanner, excluded=entry.exclude or None) for entry in cohort.entries
+    ]
+    ledger.begin(study_id, protocol.frozen(), sha256, slides, protocol.stages, actor=actor)
+    return Study(project, study_id, ledger, protocol, sha256)
+
+
+def open_study(project: Project, study_id: str, ledger: Ledger) -> Study:
+    """A study as it was frozen.
+
+    Raises:
+        BadManifestError: it has not begun, or its protocol has changed since.
+    """
+    row = ledger.study(study_id)
+    protocol = frozen_protocol(json.loads(row.protocol), study_id)
+    path = study_dir(project, study_id) / PROTOCOL_FILE
+    if path.exists() and load_protocol(path).frozen() != protocol.frozen():
+        raise BadManifestError(
+            f"{path}: is not the protocol that study {study_id} was begun with (version {row.version}). Record the "
+            "change with `gemslide study amend`, or put the earlier protocol back."
+        )
+    return Study(project, study_id, ledger, protocol, row.manifest_sha256)
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What a study's worker does with a task."""
+
+    stages: StudyStages
+
+    def stage_of(self, lease: Lease) -> Stage:
+        return self.stages.stage_of(lease)
+
+    def output_sha256(self, lease: Lease) -> str:
+        return output_sha256(self.stages.project, lease.slide_id, lease.stage)
+
+
+def work_on(
+    study: Study,
+    *,
+    devices: tuple[str, ...] = ("cpu",),
+    said: Callable[[Lease, Ended], None] = lambda lease, ended: None,
+) -> int:
+    """Be one of the study's workers until every slide has ended, or the study is paused. Returns the tasks done.
+
+    Raises:
+        BadManifestError, ChangedSourceError: the manifest or a model is not what it was. UnreadableError: not there.
+    """
+    cohort, _ = load_study_cohort(study.protocol, study.folder, expected_sha256=study.manifest_sha256)
+    protocol = study.protocol
+    packages = find_models(protocol, study.project)
+    stages = StudyStages(
+        study.project, sources_of(cohort), packages, protocol.ingest, protocol.qc, protocol.infer, devices
+    )
+    owner = this_process()
+    leases = Leases(study.ledger, owner, study.limits, actor=f"worker {owner.host} {owner.pid}")
+
+    def is_over() -> bool:
+        return study.ledger.counts(study.study_id).is_over or study.ledger.study(study.study_id).state == "paused"
+
+    return Worker(leases, study.limits, _Work(stages), said=said).run(study.study_id, until=is_over)

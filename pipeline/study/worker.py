@@ -1,0 +1,180 @@
+"""A worker: takes a task, does it, writes down how it ended, until there is nothing more to do.
+
+Any number of them work on a study, each in a process of its own; they meet in the ledger alone. While one works, a
+thread of it beats; when the ledger says that the task is no longer its own, it stops at its next step.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Protocol, TypeVar
+
+from pipeline.errors import GemslideError, LockedError
+from pipeline.jobs.stage import Stage
+from pipeline.progress import Advance
+from pipeline.run_record import INTERNAL_ERROR, SlideOutcome
+from pipeline.study.database import LedgerAwayError
+from pipeline.study.leases import Ended, Lease, Leases, Limits
+
+Answer = TypeVar("Answer")
+
+MAY_HEAL = frozenset({"locked", "disk_full", "failed_process"})
+"""Codes of what another time may not meet again."""
+BEATS_PER_LEASE = 4
+AWAY_S = 600.0
+"""How long a worker waits for a database that does not answer."""
+LONGEST_REST_S = 1.0
+
+
+class StudyWork(Protocol):
+    """What a worker does with a task."""
+
+    def stage_of(self, lease: Lease) -> Stage: ...
+
+    def output_sha256(self, lease: Lease) -> str: ...
+
+
+class LostLeaseError(Exception):
+    """Another worker has the task now; raised inside the work to end it."""
+
+
+class Worker:
+    """One process's work on one study.
+
+    Args:
+        said: called with each task that was done, and how it ended.
+    """
+
+    def __init__(
+        self,
+        leases: Leases,
+        limits: Limits,
+        work: StudyWork,
+        *,
+        said: Callable[[Lease, Ended], None] = lambda lease, ended: None,
+    ) -> None:
+        self._leases = leases
+        self._limits = limits
+        self._work = work
+        self._said = said
+
+    def run(self, study_id: str, *, until: Callable[[], bool]) -> int:
+        """Work until nothing is left. Returns how many tasks were done here.
+
+        Args:
+            until: asked when no task can be taken: whether the study is over, or paused.
+        """
+        count = 0
+        lease = self._patiently(lambda: self._leases.take(study_id))
+        rest_s = 0.05
+        looked = 0.0
+        while True:
+            if lease is not None:
+                lease, count, rest_s = self._do(lease), count + 1, 0.05
+                continue
+            if self._patiently(until):
+                return count
+            if time.monotonic() - looked >= min(1.0, self._limits.lease_s / BEATS_PER_LEASE):
+                looked = time.monotonic()
+                self._patiently(lambda: self._leases.steal(study_id))
+            lease = self._patiently(lambda: self._leases.take(study_id))
+            if lease is None:
+                time.sleep(rest_s)
+                rest_s = min(2 * rest_s, LONGEST_REST_S)
+
+    def _do(self, lease: Lease) -> Lease | None:
+        """One task to its end; the next one, where there is one."""
+        try:
+            with _beating(self._leases, lease, self._limits.lease_s / BEATS_PER_LEASE) as advance:
+                ended = self._ended(lease, advance)
+        except LostLeaseError:
+            return None
+        except KeyboardInterrupt:
+            self._leases.release(lease, "the worker was ended")
+            raise
+        counted, following = self._patiently(lambda: self._leases.finish(lease, ended, take_next=True))
+        if counted:
+            self._said(lease, ended)
+        return following
+
+    def _patiently(self, ask: Callable[[], Answer]) -> Answer:
+        """What the ledger answers, also when its database is away for a while: what was worked on is not lost."""
+        give_up = time.monotonic() + AWAY_S
+        while True:
+            try:
+                return ask()
+            except (LedgerAwayError, LockedError):
+                if time.monotonic() > give_up:
+                    raise
+                time.sleep(LONGEST_REST_S)
+
+    def _ended(self, lease: Lease, advance: Advance) -> Ended:
+        start = time.perf_counter()
+        try:
+            stage = self._work.stage_of(lease)
+            report = stage.run(advance)
+            output = self._work.output_sha256(lease)
+        except GemslideError as error:
+            return _of_error(lease, error, time.perf_counter() - start)
+        except OSError as error:  # a disk or a share that failed under one slide may come back
+            said = f"slide {lease.slide_id}: {error.filename or 'a file'}: {error.strerror or error}."
+            return Ended("again", "unreadable", said, time.perf_counter() - start)
+        except MemoryError as error:
+            return Ended("again", "failed_process", stage.out_of_memory(str(error)), time.perf_counter() - start)
+        except LostLeaseError:
+            raise
+        except Exception as error:  # noqa: BLE001 - a defect of ours, which must not cost the slides that follow
+            traceback.print_exc()
+            outcome = SlideOutcome.from_defect(lease.slide_id, error, time.perf_counter() - start)
+            return Ended("failed", INTERNAL_ERROR, outcome.message, outcome.seconds)
+        sources = [found["sha256"] for found in report.inputs if found["id"] == lease.slide_id]
+        seconds = round(time.perf_counter() - start, 3)
+        return Ended("done", None, report.warning, seconds, output, sources[0] if sources else None)
+
+
+def _of_error(lease: Lease, error: GemslideError, seconds: float) -> Ended:
+    outcome = SlideOutcome.from_error(lease.slide_id, error, seconds)
+    if outcome.code in MAY_HEAL:
+        return Ended("again", outcome.code, outcome.message, outcome.seconds)
+    assert outcome.status != "done"
+    assert outcome.status != "skipped"
+    return Ended(outcome.status, outcome.code, outcome.message, outcome.seconds)
+
+
+class _UntilLost(Advance):
+    """No bar; stops the work at its next step when the lease is lost."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_lost = threading.Event()
+
+    def __call__(self, steps: int) -> None:
+        if self.is_lost.is_set():
+            raise LostLeaseError
+
+
+@contextmanager
+def _beating(leases: Leases, lease: Lease, every_s: float) -> Iterator[Advance]:
+    """Say that this worker lives, as long as the block lasts."""
+    advance, over = _UntilLost(), threading.Event()
+
+    def beat() -> None:
+        while not over.wait(every_s):
+            try:
+                if not leases.beat(lease):
+                    advance.is_lost.set()
+                    return
+            except GemslideError:  # the database is away for a while: the work goes on, the ledger decides in the end
+                continue
+
+    thread = threading.Thread(target=beat, name=f"beats for {lease.slide_id}", daemon=True)
+    thread.start()
+    try:
+        yield advance
+    finally:
+        over.set()
+        thread.join()

@@ -1,0 +1,109 @@
+"""`gemslide study …`: a thin function per verb. Light to import: the command line always does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pipeline.verbs.options import HERE, JsonOption, ProjectOption
+
+study_cli = typer.Typer(
+    no_args_is_help=True, help="Studies: a frozen protocol, a ledger of every slide, workers, a log as proof."
+)
+StudyArgument = Annotated[str, typer.Argument(help="Name of the study: its folder in studies/.")]
+WhyOption = Annotated[str, typer.Option(help="The reason, for the log.")]
+DevicesOption = Annotated[str, typer.Option(help="As for `gemslide infer`; of each worker.")]
+
+
+@study_cli.command("init")
+def study_init(
+    study: StudyArgument,
+    cohort: Annotated[Path, typer.Option(dir_okay=False, help="Cohort manifest (CSV).")],
+    models: Annotated[list[str], typer.Option("--model", help="Model id; may be repeated.")],
+    title: Annotated[str, typer.Option(help="Title of the study.")] = "",
+    question: Annotated[str, typer.Option(help="What it is to answer.")] = "",
+    seed: Annotated[int, typer.Option(min=0, help="Of everything drawn at random.")] = 0,
+    project: ProjectOption = HERE,
+) -> None:
+    """Write a protocol, studies/STUDY/study.toml, to complete before the study begins."""
+    from pipeline.verbs.study import run_init
+
+    run_init(study, project, cohort, models, title=title, question=question, seed=seed)
+
+
+@study_cli.command("run")
+def study_run(
+    study: StudyArgument,
+    workers: Annotated[
+        int | None, typer.Option(min=1, max=1024, help="Processes.", show_default="by cores and memory")
+    ] = None,
+    devices: DevicesOption = "cpu",
+    project: ProjectOption = HERE,
+    as_json: JsonOption = False,
+) -> None:
+    """Begin the study if it has not begun, and work on it here until every slide has ended."""
+    from pipeline.verbs.study import run_study
+
+    run_study(study, project, workers=workers, devices=devices, as_json=as_json)
+
+
+@study_cli.command("work")
+def study_work(
+    study: StudyArgument,
+    devices: DevicesOption = "cpu",
+    project: ProjectOption = HERE,
+) -> None:
+    """Be one worker of a study that has begun: on any machine that sees the project and the ledger, any number."""
+    from pipeline.verbs.study import run_work
+
+    run_work(study, project, devices=devices)
+
+
+@study_cli.command("status")
+def study_status(study: StudyArgument, project: ProjectOption = HERE, as_json: JsonOption = False) -> None:
+    """How far the study is: slides and tasks by state, the rate, the time left, what failed and what to do."""
+    from pipeline.verbs.study import run_status
+
+    run_status(study, project, as_json=as_json)
+
+
+@study_cli.command("pause")
+def study_pause(study: StudyArgument, why: WhyOption, project: ProjectOption = HERE) -> None:
+    """Let workers finish what they have, and take no more."""
+    from pipeline.verbs.study import run_set_state
+
+    run_set_state(study, project, "paused", why)
+
+
+@study_cli.command("resume")
+def study_resume(study: StudyArgument, why: WhyOption, project: ProjectOption = HERE) -> None:
+    """Let workers take tasks again; start them with `run` or `work`."""
+    from pipeline.verbs.study import run_set_state
+
+    run_set_state(study, project, "running", why)
+
+
+@study_cli.command("retry")
+def study_retry(
+    study: StudyArgument,
+    why: WhyOption,
+    slides: Annotated[list[str] | None, typer.Argument(metavar="SLIDE", help="Slide ids.")] = None,
+    state: Annotated[
+        str | None, typer.Option(help="All slides that ended so: failed, unreadable, refused, no_tissue, qc_failed.")
+    ] = None,
+    project: ProjectOption = HERE,
+) -> None:
+    """Give slides that ended without a result another chance, from the stage that ended them."""
+    from pipeline.verbs.study import run_retry
+
+    run_retry(study, project, slides or [], state, why)
+
+
+@study_cli.command("verify")
+def study_verify(study: StudyArgument, project: ProjectOption = HERE, as_json: JsonOption = False) -> None:
+    """Prove that neither the study's log nor its rows were changed since they were written."""
+    from pipeline.verbs.study import run_verify
+
+    run_verify(study, project, as_json=as_json)

@@ -1,0 +1,173 @@
+"""A study from its protocol to its end: real slides, real worker processes, some of them killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from pipeline.project import Project
+from pipeline.study.local_pool import worker_command
+from pipeline.study.study import open_ledger
+from tests.small_road import TISSUE_TOML, make_slide
+
+NAMES = ("a", "b", "c", "d")
+
+
+@pytest.fixture
+def project(road, tmp_path) -> Project:
+    """Models, and a cohort of four slides, a file that is no slide, and one to leave out."""
+    shutil.copytree(road.project.models_dir, tmp_path / "p" / "models")
+    (tmp_path / "p" / "gemslide.toml").write_text(TISSUE_TOML)
+    for seed, name in enumerate(NAMES):
+        make_slide(tmp_path / f"{name}.tiff", seed)
+    (tmp_path / "bad.tiff").write_bytes(b"II*\0 and nothing more")
+    rows = [f"{name}.tiff,{name},patient-{name}," for name in (*NAMES, "bad")]
+    manifest = "\n".join(["path,slide_id,patient_id,exclude", *rows, "a.tiff,twice,patient-a,scanned twice"])
+    (tmp_path / "cohort.csv").write_text(manifest + "\n")
+    return Project(tmp_path / "p")
+
+
+@pytest.fixture
+def begun(project, road, gemslide) -> Project:
+    cohort = project.root.parent / "cohort.csv"
+    made = gemslide("study", "init", "s", "--cohort", cohort, "--model", road.model_id, "--project", project.root)
+    assert made.code == 0, made.err
+    protocol = project.root / "studies" / "s" / "study.toml"
+    protocol.write_text(protocol.read_text() + "\n[patience]\nlease_s = 5\nbackoff_s = 0\n")
+    return project
+
+
+def results(project: Project, model_id: str) -> dict[str, bytes]:
+    return {name: (project.result_dir(name, model_id) / "predictions.csv").read_bytes() for name in NAMES}
+
+
+def status(gemslide, project: Project) -> dict:
+    return json.loads(gemslide("study", "status", "s", "--project", project.root, "--json").out)
+
+
+def test_every_slide_ends_in_one_state_and_the_log_verifies(begun, road, gemslide):
+    ran = gemslide("study", "run", "s", "--workers", 2, "--project", begun.root)
+    assert ran.code == 1, ran.err  # one slide cannot be read
+    assert "bad" in ran.out
+    assert "Research use only" in ran.out
+    found = status(gemslide, begun)
+    states = {state: number for state, number in found["slides"].items() if number}
+    assert (states, found["total"]) == ({"done": 4, "unreadable": 1, "excluded": 1}, 6)
+    assert gemslide("study", "verify", "s", "--project", begun.root).code == 0
+    alone = Project(begun.root.parent / "alone")
+    shutil.copytree(begun.models_dir, alone.models_dir)
+    shutil.copy(begun.settings_path, alone.settings_path)
+    slides = [begun.root.parent / f"{name}.tiff" for name in NAMES]
+    assert gemslide("infer", road.model_id, *slides, "--project", alone.root).code == 0
+    assert results(begun, road.model_id) == results(alone, road.model_id)
+
+
+def test_a_slide_that_was_mended_is_retried_and_nothing_else_is_done_again(begun, road, gemslide):
+    gemslide("study", "run", "s", "--workers", 1, "--project", begun.root)
+    before = {name: begun.store_path(name).stat().st_ino for name in NAMES}
+    make_slide(begun.root.parent / "bad.tiff", 9)
+    refused = gemslide("study", "retry", "s", "a", "--why", "test", "--project", begun.root)
+    assert refused.code == 1
+    assert "slide a: is done" in refused.err
+    assert gemslide("study", "retry", "s", "bad", "--why", "copied again", "--project", begun.root).code == 0
+    ran = gemslide("study", "run", "s", "--workers", 1, "--project", begun.root)
+    assert ran.code == 0, ran.err
+    assert status(gemslide, begun)["slides"]["done"] == 5
+    assert before == {name: begun.store_path(name).stat().st_ino for name in NAMES}
+    whys = [entry.why for entry in open_ledger(begun).history("s", "slide bad")]
+    assert whys == ["", "", "copied again", "", ""]
+    assert gemslide("study", "verify", "s", "--project", begun.root).code == 0
+
+
+def test_workers_killed_at_random_lose_nothing_and_double_nothing(begun, road, gemslide):
+    assert gemslide("study", "pause", "s", "--why", "not begun", "--project", begun.root).code == 1
+    drawn = random.Random(7)
+    command = worker_command("s", str(begun.root), "cpu")
+    from pipeline.study.study import begin_study
+
+    ledger = open_ledger(begun)
+    begin_study(begun, "s", ledger, actor="ada")
+    workers = [subprocess.Popen(command, stderr=subprocess.DEVNULL) for _ in range(2)]
+    kills = 0
+    while not ledger.counts("s").is_over:
+        time.sleep(drawn.uniform(2.0, 4.0))
+        index = drawn.randrange(2)
+        if kills < 4:
+            workers[index].send_signal(signal.SIGKILL)
+            workers[index].wait()
+            kills += 1
+        for at, worker in enumerate(workers):
+            if worker.poll() is not None:
+                workers[at] = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    assert [worker.wait(60) for worker in workers] == [0, 0]
+    assert kills
+    slides = status(gemslide, begun)["slides"]
+    assert (slides["done"], slides["unreadable"], slides["excluded"]) == (4, 1, 1)
+    assert gemslide("study", "verify", "s", "--project", begun.root).code == 0
+    with sqlite3.connect(begun.root / "gemslide.db") as database:
+        ends = database.execute(
+            "SELECT subject, count(*) FROM audit WHERE action = 'task done' GROUP BY subject HAVING count(*) > 1"
+        ).fetchall()
+    database.close()
+    assert ends == []
+
+
+def test_a_protocol_a_manifest_or_a_model_that_changed_since_is_refused(begun, road, gemslide):
+    gemslide("study", "run", "s", "--workers", 1, "--project", begun.root)
+    protocol = begun.root / "studies" / "s" / "study.toml"
+    text = protocol.read_text()
+    protocol.write_text(text.replace('title = ""', 'title = "another"'))
+    ran = gemslide("study", "run", "s", "--project", begun.root)
+    assert ran.code == 1
+    assert "is not the protocol that study s was begun with" in ran.err
+    protocol.write_text(text)
+    manifest = begun.root.parent / "cohort.csv"
+    manifest.write_text(manifest.read_text() + "\n")
+    make_slide(begun.root.parent / "bad.tiff", 9)
+    gemslide("study", "retry", "s", "bad", "--why", "test", "--project", begun.root)
+    worked = subprocess.run(
+        worker_command("s", str(begun.root), "cpu"), capture_output=True, text=True, check=False, env=os.environ
+    )
+    assert worked.returncode == 1
+    assert "has changed since the study began" in worked.stderr
+    assert "Traceback" not in worked.stderr
+
+
+@pytest.mark.parametrize(
+    ("protocol", "said"),
+    [
+        ("[study]\ntitle = 1\n", "[study] title"),
+        ("", "[study] is missing"),
+        ('[[endpoints]]\nname = "x"\nmeasure = "auc"\nmodel = "no"\n', "model that is not among"),
+        ("[patience]\nleases = 1\n", "unknown key [patience] leases: did you mean `lease_s`"),
+    ],
+)
+def test_a_bad_protocol_is_one_clear_error(begun, gemslide, protocol, said):
+    path = begun.root / "studies" / "s" / "study.toml"
+    text = path.read_text().partition("[patience]")[0]
+    path.write_text(protocol if protocol.startswith("[study]") or not protocol else text + protocol)
+    ran = gemslide("study", "run", "s", "--project", begun.root)
+    assert ran.code == 1
+    assert said in ran.err
+    assert "Traceback" not in ran.err
+    assert sys.version_info
+
+
+def test_a_ledger_names_its_place_in_the_settings_or_the_environment(project, monkeypatch, tmp_path):
+    (project.root / "gemslide.toml").write_text(f'[study]\nledger = "sqlite:///{tmp_path}/elsewhere.db"\n')
+    open_ledger(project).database.close()
+    assert (tmp_path / "elsewhere.db").exists()
+    monkeypatch.setenv("GEMSLIDE_LEDGER", f"sqlite:///{tmp_path}/third.db")
+    open_ledger(project).database.close()
+    assert Path(tmp_path / "third.db").exists()
+    assert not (project.root / "gemslide.db").exists()
