@@ -61,10 +61,16 @@ class StudyRow:
 
 
 class Ledger:
-    """Studies in one database."""
+    """Studies in one database; a context manager that closes its connections."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
+
+    def __enter__(self) -> Ledger:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.database.close()
 
     def begin(
         self,

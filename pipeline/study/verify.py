@@ -14,6 +14,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Table, and_, select
 
+from pipeline.errors import DamagedStoreError
 from pipeline.study.chain import FIRST, HASHED, hash_of
 from pipeline.study.database import Database
 from pipeline.study.ledger import found
@@ -51,6 +52,20 @@ def verify_log(database: Database, study_id: str, anchors: Mapping[int, str] | N
         log.end(*connection.execute(head).one())
         log.findings += _changed_rows(connection, study_id, log.hashes)
     return Verified(log.seq, log.previous, tuple(log.findings[:MAX_FINDINGS]))
+
+
+def verified_head(database: Database, study_id: str) -> tuple[int, str]:
+    """Number and hash of a log's last entry, for who is about to sign it.
+
+    Raises:
+        DamagedStoreError: the log does not verify. BadManifestError: no such study.
+    """
+    verified = verify_log(database, study_id)
+    if verified.findings:
+        raise DamagedStoreError(
+            f"study {study_id}: its log does not verify: {verified.findings[0]}. Nothing is signed."
+        )
+    return verified.entries, verified.head
 
 
 class _Log:

@@ -1,9 +1,10 @@
-"""`gemslide study`: begin, work, look, pause, retry, verify."""
+"""`gemslide study`: begin, work, look, pause, retry."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,6 @@ from pipeline.study.progress import Progress, progress_of
 from pipeline.study.protocol import AboutStudy, new_protocol
 from pipeline.study.retry import retry
 from pipeline.study.study import Study, actor_here, begin_study, open_ledger, open_study
-from pipeline.study.verify import verify_log
 from pipeline.units import RESEARCH_USE
 
 MAX_SHOWN = 50
@@ -36,12 +36,19 @@ def run_init(
     typer.echo(f"{path}: complete it, then `gemslide study run {study_id}` freezes it and begins.")
 
 
+@contextmanager
+def opened(project_dir: Path, *, as_json: bool = False) -> Iterator[tuple[Project, Ledger]]:
+    """A project and its ledger, for one verb; what is wrong with them is said in one message."""
+    with report_errors(as_json=as_json):
+        project = open_project(project_dir)
+        with open_ledger(project) as ledger:
+            yield project, ledger
+
+
 def run_study(study_id: str, project_dir: Path, *, workers: int | None, devices: str, as_json: bool) -> None:
     from pipeline.study.local_pool import LocalPool, worker_command, workers_that_fit
 
-    with report_errors(as_json=as_json):
-        project = open_project(project_dir)
-        ledger = open_ledger(project)
+    with opened(project_dir, as_json=as_json) as (project, ledger):
         study = _begun(project, study_id, ledger)
         counts = ledger.counts(study_id)
         if ledger.study(study_id).state == "paused":
@@ -55,7 +62,7 @@ def run_study(study_id: str, project_dir: Path, *, workers: int | None, devices:
         if not counts.is_over:
             LocalPool(command, number, is_over).run()
         progress = progress_of(ledger, study.study_id)
-    _print(progress, ledger, study_id, as_json=as_json)
+        _print(progress, ledger, study_id, as_json=as_json)
     if any(number for state, number in progress.counts.slides.items() if state not in ("done", "excluded")):
         raise typer.Exit(1)
 
@@ -67,9 +74,8 @@ def _begun(project: Project, study_id: str, ledger: Ledger) -> Study:
 
 
 def run_work(study_id: str, project_dir: Path, *, devices: str) -> None:
-    with report_errors():
-        project = open_project(project_dir)
-        study = open_study(project, study_id, open_ledger(project))
+    with opened(project_dir) as (project, ledger):
+        study = open_study(project, study_id, ledger)
         from pipeline.inference.devices import named_devices
         from pipeline.inference.stage import close_devices
         from pipeline.study.study import work_on
@@ -88,36 +94,20 @@ def run_work(study_id: str, project_dir: Path, *, devices: str) -> None:
 
 
 def run_status(study_id: str, project_dir: Path, *, as_json: bool) -> None:
-    with report_errors(as_json=as_json):
-        ledger = open_ledger(open_project(project_dir))
-        progress = progress_of(ledger, study_id)
-    _print(progress, ledger, study_id, as_json=as_json)
+    with opened(project_dir, as_json=as_json) as (_, ledger):
+        _print(progress_of(ledger, study_id), ledger, study_id, as_json=as_json)
 
 
 def run_set_state(study_id: str, project_dir: Path, state: str, why: str) -> None:
-    with report_errors():
-        has_changed = open_ledger(open_project(project_dir)).set_state(study_id, state, actor=actor_here(), why=why)
+    with opened(project_dir) as (_, ledger):
+        has_changed = ledger.set_state(study_id, state, actor=actor_here(), why=why)
     typer.echo(f"study {study_id}: {state}{'' if has_changed else ' already'}.")
 
 
 def run_retry(study_id: str, project_dir: Path, slides: list[str], state: str | None, why: str) -> None:
-    with report_errors():
-        ledger = open_ledger(open_project(project_dir))
+    with opened(project_dir) as (_, ledger):
         retried = retry(ledger, study_id, slides, state, actor=actor_here(), why=why)
     typer.echo(f"study {study_id}: {len(retried)} slides go on; start workers with `run` or `work`.")
-
-
-def run_verify(study_id: str, project_dir: Path, *, as_json: bool) -> None:
-    with report_errors(as_json=as_json):
-        verified = verify_log(open_ledger(open_project(project_dir)).database, study_id)
-    if as_json:
-        typer.echo(json.dumps(asdict(verified)))
-    else:
-        typer.echo(f"study {study_id}: {verified.entries} entries, the last {verified.head[:16]}…")
-        for finding in verified.findings:
-            typer.echo(f"changed: {finding}", err=True)
-    if verified.findings:
-        raise typer.Exit(1)
 
 
 def _print(progress: Progress, ledger: Ledger, study_id: str, *, as_json: bool) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -101,9 +101,72 @@ def study_retry(
     run_retry(study, project, slides or [], state, why)
 
 
-@study_cli.command("verify")
-def study_verify(study: StudyArgument, project: ProjectOption = HERE, as_json: JsonOption = False) -> None:
-    """Prove that neither the study's log nor its rows were changed since they were written."""
-    from pipeline.verbs.study import run_verify
+KeyOption = Annotated[Path, typer.Option(dir_okay=False, help="Private key of the person who signs.")]
 
-    run_verify(study, project, as_json=as_json)
+
+@study_cli.command("verify")
+def study_verify(
+    study: StudyArgument,
+    anchors: Annotated[
+        list[Path] | None, typer.Option("--anchor", help="Signed anchor, or a folder of them; may be repeated.")
+    ] = None,
+    trusted: Annotated[
+        list[Path] | None, typer.Option("--trust", dir_okay=False, help="Public key of a person; may be repeated.")
+    ] = None,
+    project: ProjectOption = HERE,
+    as_json: JsonOption = False,
+) -> None:
+    """Prove that neither the study's log nor its rows were changed; with anchors, also that nobody rewrote it all."""
+    from pipeline.verbs.study_proof import run_verify
+
+    run_verify(study, project, anchors or [], trusted or [], as_json=as_json)
+
+
+@study_cli.command("key")
+def study_key(path: Annotated[Path, typer.Argument(help="File to write; FILE.pub is the public half.")]) -> None:
+    """Make a key for one person's electronic signatures, locked by a passphrase of that person's."""
+    from pipeline.verbs.study_proof import run_key
+
+    run_key(path)
+
+
+@study_cli.command("anchor")
+def study_anchor(
+    study: StudyArgument,
+    key: KeyOption,
+    out: Annotated[
+        Path | None, typer.Option(file_okay=False, help="Folder, best on another system.", show_default="in the study")
+    ] = None,
+    project: ProjectOption = HERE,
+) -> None:
+    """Sign what the log says now, in a file to keep outside the database."""
+    from pipeline.verbs.study_proof import run_anchor
+
+    run_anchor(study, project, key, out)
+
+
+@study_cli.command("countersign")
+def study_countersign(
+    anchor: Annotated[Path, typer.Argument(help="Anchor that somebody else has made.")],
+    key: KeyOption,
+    project: ProjectOption = HERE,
+) -> None:
+    """Add a second person's signature to an anchor, when the log still agrees with it."""
+    from pipeline.verbs.study_proof import run_countersign
+
+    run_countersign(anchor, project, key)
+
+
+@study_cli.command("sign")
+def study_sign(
+    study: StudyArgument,
+    report: Annotated[Path, typer.Argument(dir_okay=False, help="The report that is signed.")],
+    key: KeyOption,
+    meaning: Annotated[Literal["authored", "reviewed", "approved"], typer.Option(help="What the signature means.")],
+    name: Annotated[str, typer.Option(help="Printed name of the person who signs.")],
+    project: ProjectOption = HERE,
+) -> None:
+    """Sign a report electronically: bound to its bytes and to the log, with the meaning of the signature."""
+    from pipeline.verbs.study_proof import run_sign
+
+    run_sign(study, project, report, key, meaning=meaning, name=name)

@@ -1,0 +1,131 @@
+"""Anchors: what a log's head was, signed, and kept outside the database.
+
+Who can rewrite the database can rewrite the whole log with all its hashes; not an anchor, which others have signed and
+keep elsewhere. Everything up to the newest anchor is proven by it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, ValidationError
+
+from pipeline.errors import DamagedStoreError, UnreadableError
+from pipeline.files import write_text_atomic
+from pipeline.study.chain import Change, append, utc_now
+from pipeline.study.ledger import Ledger
+from pipeline.study.signing import PublicKey, Signature, SigningKey
+from pipeline.study.verify import verified_head, verify_log
+from training.foundation.reading import read_json_file
+from training.foundation.settings import Section
+
+MAX_ANCHOR_BYTES = 2**20
+ANCHORS_DIR = "anchors"
+
+
+class _Signed(Section):
+    key_id: str = Field(pattern=r"^[0-9a-f]{16}$")
+    signature: str = Field(pattern=r"^[0-9a-f]{128}$")
+
+
+class _AnchorFile(Section):
+    study_id: str
+    seq: int = Field(ge=1)
+    hash: str = Field(pattern=r"^[0-9a-f]{64}$")
+    utc: str
+    signatures: tuple[_Signed, ...] = Field(min_length=1)
+
+
+@dataclass(frozen=True)
+class Anchor:
+    """What a log's head was, and who has signed that."""
+
+    study_id: str
+    seq: int
+    hash: str
+    utc: str
+    signatures: tuple[Signature, ...]
+
+    @property
+    def statement(self) -> dict[str, Any]:
+        """What is signed."""
+        return {"study_id": self.study_id, "seq": self.seq, "hash": self.hash, "utc": self.utc}
+
+
+def make_anchor(ledger: Ledger, study_id: str, key: SigningKey, folder: Path, *, actor: str) -> Path:
+    """Verify the log, sign its head, and write the anchor; that it was made is an entry, too.
+
+    Raises:
+        DamagedStoreError: the log does not verify. BadManifestError: no such study. DiskFullError: cannot be written.
+    """
+    seq, head = verified_head(ledger.database, study_id)
+    unsigned = Anchor(study_id, seq, head, utc_now(), ())
+    anchor = replace(unsigned, signatures=(key.sign(unsigned.statement),))
+    path = folder / f"{study_id}-{anchor.seq:09d}.json"
+    _write(path, anchor)
+    details = {"seq": anchor.seq, "hash": anchor.hash, "key_id": key.public.key_id}
+    with ledger.database.write() as connection:
+        append(connection, study_id, [Change(actor, "anchor exported", "anchor", details=details)])
+    return path
+
+
+def countersign(ledger: Ledger, path: Path, key: SigningKey) -> None:
+    """Add a second person's signature to an anchor, when the log still has what it says.
+
+    Raises:
+        UnreadableError: no anchor. DamagedStoreError: the log does not verify against it.
+    """
+    anchor = read_anchor(path)
+    verified = verify_log(ledger.database, anchor.study_id, {anchor.seq: anchor.hash})
+    if verified.findings:
+        raise DamagedStoreError(f"{path}: the log does not verify against it: {verified.findings[0]}. Not signed.")
+    others = tuple(each for each in anchor.signatures if each.key_id != key.public.key_id)
+    _write(path, replace(anchor, signatures=(*others, key.sign(anchor.statement))))
+
+
+def read_anchor(path: Path) -> Anchor:
+    """Raises UnreadableError: not there, or no anchor."""
+    try:
+        read = _AnchorFile.model_validate(read_json_file(path, max_bytes=MAX_ANCHOR_BYTES))
+    except (OSError, ValueError, ValidationError) as error:
+        raise UnreadableError(f"{path}: is no anchor of a study's log ({type(error).__name__}).") from error
+    signatures = tuple(Signature(each.key_id, each.signature) for each in read.signatures)
+    return Anchor(read.study_id, read.seq, read.hash, read.utc, signatures)
+
+
+def trusted_hashes(study_id: str, paths: Sequence[Path], keys: Sequence[PublicKey]) -> tuple[dict[int, str], list[str]]:
+    """The hashes that anchors vouch for, and what is wrong with anchors.
+
+    Args:
+        keys: of the people who are trusted; an anchor counts where one of them has signed it, and no signature of
+            theirs on it is false.
+    """
+    hashes: dict[int, str] = {}
+    findings = []
+    for path in paths:
+        anchor = read_anchor(path)
+        if anchor.study_id != study_id:
+            findings.append(f"{path.name}: is an anchor of study {anchor.study_id}")
+        elif finding := _distrust(anchor, keys):
+            findings.append(f"{path.name}: {finding}")
+        else:
+            hashes[anchor.seq] = anchor.hash
+    return hashes, findings
+
+
+def _distrust(anchor: Anchor, keys: Sequence[PublicKey]) -> str | None:
+    by_id: Mapping[str, PublicKey] = {key.key_id: key for key in keys}
+    known = [each for each in anchor.signatures if each.key_id in by_id]
+    if not known:
+        return "is signed by none of the keys given"
+    false = [each.key_id for each in known if not by_id[each.key_id].holds(anchor.statement, each)]
+    return f"the signature of {', '.join(false)} is not of this content: it was changed" if false else None
+
+
+def _write(path: Path, anchor: Anchor) -> None:
+    content = {**anchor.statement, "signatures": [asdict(each) for each in anchor.signatures]}
+    write_text_atomic(path, json.dumps(content, indent=1) + "\n")

@@ -1,0 +1,164 @@
+"""Signatures prove who said what about which bytes; anchors prove a log that nobody can rewrite unseen."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+
+import pytest
+from sqlalchemy import text
+
+from pipeline.errors import BadRecipeError, DamagedStoreError, DiskFullError, UnreadableError
+from pipeline.study.anchors import countersign, make_anchor, read_anchor, trusted_hashes
+from pipeline.study.leases import Ended, Leases, Limits
+from pipeline.study.owner import this_process
+from pipeline.study.sign_off import find_false_signatures, read_signatures, sign_report
+from pipeline.study.signing import new_key, open_key, read_public_key
+from pipeline.study.verify import verify_log
+
+WORDS = "correct horse battery"
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("keys")
+    for name in ("ada", "bob"):
+        new_key(folder / name, WORDS)
+    return folder
+
+
+def test_a_key_is_its_owners_alone_and_opens_by_the_passphrase_alone(keys, tmp_path):
+    assert (keys / "ada").stat().st_mode & 0o077 == 0
+    assert b"ENCRYPTED" in (keys / "ada").read_bytes()
+    with pytest.raises(UnreadableError, match="another passphrase"):
+        open_key(keys / "ada", "wrong horse battery")
+    with pytest.raises(DiskFullError, match="exists already"):
+        new_key(keys / "ada", WORDS)
+    with pytest.raises(BadRecipeError, match="at least 12"):
+        new_key(tmp_path / "short", "short")
+    with pytest.raises(UnreadableError, match="no public key"):
+        read_public_key(keys / "ada")
+    with pytest.raises(UnreadableError, match="cannot be read"):
+        read_public_key(keys / "nobody")
+
+
+def test_openssl_agrees_with_a_signature(keys, tmp_path):
+    statement = {"b": 1, "a": "ä"}
+    signature = open_key(keys / "ada", WORDS).sign(statement)
+    (tmp_path / "message").write_bytes('{"a":"ä","b":1}'.encode())
+    (tmp_path / "signature").write_bytes(bytes.fromhex(signature.signature))
+    command = ["openssl", "pkeyutl", "-verify", "-pubin", "-inkey", keys / "ada.pub", "-rawin"]
+    done = subprocess.run(
+        [*command, "-in", tmp_path / "message", "-sigfile", tmp_path / "signature"], capture_output=True, check=False
+    )
+    assert b"Verified Successfully" in done.stdout, done.stderr
+
+
+def test_anchors_prove_the_log_and_a_rewritten_one_is_found(begun, keys, tmp_path):
+    path = make_anchor(begun, "s", open_key(keys / "ada", WORDS), tmp_path, actor="ada")
+    countersign(begun, path, open_key(keys / "bob", WORDS))
+    assert len(read_anchor(path).signatures) == 2
+    trusted = [read_public_key(keys / "bob.pub")]
+    hashes, findings = trusted_hashes("s", [path], trusted)
+    assert findings == []
+    assert verify_log(begun.database, "s", hashes).findings == ()
+    with begun.database.write() as connection:
+        if begun.database.is_sqlite:
+            connection.execute(text("DROP TRIGGER audit_no_delete"))
+        else:
+            connection.execute(text("ALTER TABLE audit DISABLE TRIGGER ALL"))
+        last = "(SELECT max(seq) FROM audit)"
+        connection.execute(text("DELETE FROM audit WHERE seq >= 4"))
+        connection.execute(text("DELETE FROM task WHERE slide_id IN ('S-3', 'S-4')"))
+        connection.execute(text("DELETE FROM slide WHERE slide_id IN ('S-3', 'S-4')"))
+        connection.execute(
+            text(f"UPDATE study SET audit_seq = {last}, audit_hash = (SELECT hash FROM audit WHERE seq = {last})")
+        )
+    assert verify_log(begun.database, "s").findings == (), "consistent in itself"
+    assert "its tail was cut" in "\n".join(verify_log(begun.database, "s", hashes).findings)
+    with pytest.raises(DamagedStoreError, match="Not signed"):
+        countersign(begun, path, open_key(keys / "bob", WORDS))
+
+
+@pytest.mark.parametrize(
+    ("change", "finding"),
+    [
+        ({"hash": "0" * 64}, "was changed"),
+        ({"utc": "2001"}, "was changed"),
+        ({"study_id": "t"}, "is an anchor of study t"),
+    ],
+)
+def test_an_anchor_that_was_changed_does_not_count(begun, keys, tmp_path, change, finding):
+    path = make_anchor(begun, "s", open_key(keys / "ada", WORDS), tmp_path, actor="ada")
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    hashes, findings = trusted_hashes("s", [path], [read_public_key(keys / "ada.pub")])
+    assert hashes == {}
+    assert finding in findings[0]
+
+
+def test_an_anchor_of_strangers_does_not_count(begun, keys, tmp_path):
+    path = make_anchor(begun, "s", open_key(keys / "ada", WORDS), tmp_path, actor="ada")
+    assert trusted_hashes("s", [path], [read_public_key(keys / "bob.pub")])[1] == [
+        f"{path.name}: is signed by none of the keys given"
+    ]
+    path.write_text("{}")
+    with pytest.raises(UnreadableError, match="is no anchor"):
+        read_anchor(path)
+
+
+def test_a_report_signed_and_then_changed_is_found(begun, keys, tmp_path):
+    report = tmp_path / "report.html"
+    report.write_text("as it was")
+    trusted = [read_public_key(keys / f"{name}.pub") for name in ("ada", "bob")]
+    for name, meaning in (("ada", "authored"), ("bob", "approved")):
+        key = open_key(keys / name, WORDS)
+        sign_report(begun, "s", report, key, meaning=meaning, name=name.title(), actor=name)
+    assert [signed.statement["meaning"] for signed in read_signatures(report)] == ["authored", "approved"]
+    assert find_false_signatures(report, trusted) == []
+    assert find_false_signatures(report, trusted[:1]) == [
+        "report.html: the signature of Bob is by a key that was not given"
+    ]
+    report.write_text("as it is")
+    assert find_false_signatures(report, trusted) == [
+        f"report.html: was changed after {name} had signed it" for name in ("Ada", "Bob")
+    ]
+    beside = tmp_path / "report.html.signatures.json"
+    beside.write_text(beside.read_text().replace('"Ada"', '"Eve"'))
+    assert "the signature of Eve is false" in find_false_signatures(report, trusted)[0]
+    assert [entry.why for entry in begun.history("s", "report")] == ["authored", "approved"]
+
+
+def test_nothing_is_signed_while_the_log_does_not_verify(begun, keys, tmp_path):
+    mine = Leases(begun, this_process(), Limits(), actor="worker")
+    mine.finish(mine.take("s"), Ended("unreadable"))
+    with begun.database.write() as connection:
+        connection.execute(text("UPDATE slide SET state = 'done' WHERE slide_id = 'S-1'"))
+    report = tmp_path / "report.html"
+    report.write_text("x")
+    key = open_key(keys / "ada", WORDS)
+    with pytest.raises(DamagedStoreError, match=r"slide S-1: was changed.*Nothing is signed"):
+        sign_report(begun, "s", report, key, meaning="approved", name="Ada", actor="ada")
+    with pytest.raises(DamagedStoreError, match="Nothing is signed"):
+        make_anchor(begun, "s", key, tmp_path, actor="ada")
+    assert read_signatures(report) == []
+
+
+def test_the_passphrase_is_asked_for_at_every_signature(begun, keys, tmp_path, gemslide, url, monkeypatch):
+    from typer.testing import CliRunner
+
+    from pipeline.cli import cli
+
+    monkeypatch.setenv("GEMSLIDE_LEDGER", url)
+    report = tmp_path / "report.html"
+    report.write_text("x")
+    sign = ["study", "sign", "s", str(report), "--key", str(keys / "ada"), "--meaning", "approved", "--name", "Ada"]
+    project = ["--project", str(tmp_path)]
+    assert CliRunner().invoke(cli, [*sign, *project], input=f"{WORDS}\n").exit_code == 0
+    assert CliRunner().invoke(cli, [*sign, *project], input="\n").exit_code == 1
+    assert len(read_signatures(report)) == 1
+    made = CliRunner().invoke(cli, ["study", "anchor", "s", "--key", str(keys / "ada"), *project], input=f"{WORDS}\n")
+    assert made.exit_code == 0, made.output
+    verify = ["study", "verify", "s", "--anchor", tmp_path / "studies" / "s" / "anchors"]
+    verified = gemslide(*verify, "--trust", keys / "ada.pub", *project)
+    assert verified.code == 0, verified.err
+    assert "proven by 1 anchors up to entry" in verified.out
