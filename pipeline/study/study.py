@@ -118,6 +118,20 @@ class _Work:
         return output_sha256(self.stages.project, lease.slide_id, lease.stage)
 
 
+def stages_of(study: Study, devices: tuple[str, ...] = ("cpu",)) -> StudyStages:
+    """What a study's tasks stand for.
+
+    Raises:
+        BadManifestError, ChangedSourceError: the manifest or a model is not what it was. UnreadableError: not there.
+    """
+    protocol = study.protocol
+    cohort, _ = load_study_cohort(protocol, study.folder, expected_sha256=study.manifest_sha256)
+    packages = find_models(protocol, study.project)
+    return StudyStages(
+        study.project, sources_of(cohort), packages, protocol.ingest, protocol.qc, protocol.infer, devices
+    )
+
+
 def work_on(
     study: Study,
     *,
@@ -129,12 +143,7 @@ def work_on(
     Raises:
         BadManifestError, ChangedSourceError: the manifest or a model is not what it was. UnreadableError: not there.
     """
-    cohort, _ = load_study_cohort(study.protocol, study.folder, expected_sha256=study.manifest_sha256)
-    protocol = study.protocol
-    packages = find_models(protocol, study.project)
-    stages = StudyStages(
-        study.project, sources_of(cohort), packages, protocol.ingest, protocol.qc, protocol.infer, devices
-    )
+    stages = stages_of(study, devices)
     owner = this_process()
     leases = Leases(study.ledger, owner, study.limits, actor=f"worker {owner.host} {owner.pid}")
 

@@ -101,6 +101,19 @@ def study_retry(
     run_retry(study, project, slides or [], state, why)
 
 
+@study_cli.command("reproduce")
+def study_reproduce(
+    study: StudyArgument,
+    slides: Annotated[str, typer.Option(metavar="PERCENT", help='Share of the finished slides, such as "5%".')] = "5%",
+    project: ProjectOption = HERE,
+    as_json: JsonOption = False,
+) -> None:
+    """Do a sample of the study again from the slide files, and compare the hashes."""
+    from pipeline.verbs.study_proof import run_reproduce
+
+    run_reproduce(study, project, slides, as_json=as_json)
+
+
 KeyOption = Annotated[Path, typer.Option(dir_okay=False, help="Private key of the person who signs.")]
 
 

@@ -1,4 +1,4 @@
-"""`gemslide study verify`, `key`, `anchor`, `countersign` and `sign`."""
+"""`gemslide study verify`, `reproduce`, `key`, `anchor`, `countersign` and `sign`."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 import typer
 
 from pipeline.cli_output import report_errors
-from pipeline.errors import UnreadableError
+from pipeline.errors import BadRecipeError, UnreadableError
 from pipeline.project import Project
 from pipeline.study.anchors import ANCHORS_DIR, countersign, make_anchor, trusted_hashes
 from pipeline.study.protocol import study_dir
 from pipeline.study.sign_off import SIGNATURES_SUFFIX, Meaning, find_false_signatures, sign_report
 from pipeline.study.signing import SigningKey, new_key, open_key, read_public_key
-from pipeline.study.study import actor_here
+from pipeline.study.study import actor_here, open_study
 from pipeline.study.verify import verify_log
 from pipeline.verbs.study import opened
 
@@ -57,6 +57,37 @@ def _proven(hashes: dict[int, str]) -> str:
     if not hashes:
         return "no anchor was given, so a log rewritten as a whole would not be seen"
     return f"proven by {len(hashes)} anchors up to entry {max(hashes)}"
+
+
+def run_reproduce(study_id: str, project_dir: Path, percent: str, *, as_json: bool) -> None:
+    with opened(project_dir, as_json=as_json) as (project, ledger):
+        share = _share(percent)
+        from pipeline.study.reproduce import Reproduced, reproduce, sample
+
+        study = open_study(project, study_id, ledger)
+
+        def said(found: Reproduced) -> None:
+            if as_json:
+                typer.echo(json.dumps(asdict(found)))
+            else:
+                typer.echo(
+                    f"{found.slide_id}: {'differs: ' + ', '.join(found.differs) if found.differs else 'the same'}"
+                )
+
+        found = reproduce(study, sample(study, share), actor=actor_here(), said=said)
+    if any(each.differs for each in found):
+        raise typer.Exit(1)
+
+
+def _share(percent: str) -> float:
+    """Raises BadRecipeError: no share of a whole."""
+    try:
+        share = float(percent.removesuffix("%")) / 100
+    except ValueError:
+        share = 0.0
+    if not 0 < share <= 1:
+        raise BadRecipeError(f"--slides {percent!r}: give a share above 0 % and up to 100 %, such as 5%.")
+    return share
 
 
 def run_key(path: Path) -> None:

@@ -63,6 +63,9 @@ def test_every_slide_ends_in_one_state_and_the_log_verifies(begun, road, gemslid
     states = {state: number for state, number in found["slides"].items() if number}
     assert (states, found["total"]) == ({"done": 4, "unreadable": 1, "excluded": 1}, 6)
     assert gemslide("study", "verify", "s", "--project", begun.root).code == 0
+    again = gemslide("study", "reproduce", "s", "--slides", "50%", "--project", begun.root)
+    assert (again.code, again.out.count("the same")) == (0, 2), again.out + again.err
+    assert not list(begun.root.glob(".reproduce*"))
     alone = Project(begun.root.parent / "alone")
     shutil.copytree(begun.models_dir, alone.models_dir)
     shutil.copy(begun.settings_path, alone.settings_path)
@@ -119,6 +122,12 @@ def test_workers_killed_at_random_lose_nothing_and_double_nothing(begun, gemslid
         ).fetchall()
     database.close()
     assert ends == []
+
+
+@pytest.mark.parametrize("percent", ["0%", "101", "some", "nan"])
+def test_a_share_that_is_none_is_refused(begun, gemslide, percent):
+    done = gemslide("study", "reproduce", "s", "--slides", percent, "--project", begun.root)
+    assert (done.code, "such as 5%" in done.err) == (1, True)
 
 
 def test_a_protocol_a_manifest_or_a_model_that_changed_since_is_refused(begun, road, gemslide):

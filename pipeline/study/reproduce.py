@@ -1,0 +1,82 @@
+"""Doing a sample of a study again, from the slide files, and comparing what comes out with what the ledger says."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import ceil
+from pathlib import Path
+
+from sqlalchemy import select
+
+from pipeline.errors import BadManifestError
+from pipeline.progress import no_bar
+from pipeline.project import Project
+from pipeline.study.chain import Change, append
+from pipeline.study.content import output_sha256
+from pipeline.study.leases import Lease
+from pipeline.study.rows import slide_subject
+from pipeline.study.stages import StudyStages
+from pipeline.study.study import Study, stages_of
+from pipeline.study.tables import slide, task
+
+
+@dataclass(frozen=True)
+class Reproduced:
+    """One slide done again."""
+
+    slide_id: str
+    differs: tuple[str, ...]
+    """Stages whose output is another than the ledger says."""
+
+
+def sample(study: Study, share: float) -> list[str]:
+    """Slides that are done, drawn by the study's seed: at least one.
+
+    Raises:
+        BadManifestError: none is done yet.
+    """
+    of_study = (slide.c.study_id == study.study_id, slide.c.state == "done")
+    with study.ledger.database.read() as connection:
+        done = list(connection.scalars(select(slide.c.slide_id).where(*of_study).order_by(slide.c.ordinal)))
+    if not done:
+        raise BadManifestError(f"study {study.study_id}: no slide of it is done yet; there is nothing to reproduce.")
+    count = max(1, ceil(share * len(done)))
+    return sorted(random.Random(study.protocol.study.seed).sample(done, count))
+
+
+def reproduce(
+    study: Study, slide_ids: list[str], *, actor: str, said: Callable[[Reproduced], None] = lambda found: None
+) -> list[Reproduced]:
+    """Do every stage of some slides again, in a project of its own that is thrown away; and log what came of it.
+
+    Raises:
+        GemslideError: what is wrong with a slide now, a changed manifest, or a model that is not what it was.
+    """
+    with tempfile.TemporaryDirectory(prefix=".reproduce-", dir=study.project.root) as folder:
+        elsewhere = replace(stages_of(study), project=Project(Path(folder)))
+        found = []
+        for slide_id in slide_ids:
+            found.append(_again(study, elsewhere, slide_id))
+            said(found[-1])
+    entries = [
+        Change(actor, "slide reproduced", slide_subject(each.slide_id), details={"differs": list(each.differs)})
+        for each in found
+    ]
+    with study.ledger.database.write() as connection:
+        append(connection, study.study_id, entries)
+    return found
+
+
+def _again(study: Study, elsewhere: StudyStages, slide_id: str) -> Reproduced:
+    chosen = select(task).where(task.c.study_id == study.study_id, task.c.slide_id == slide_id)
+    with study.ledger.database.read() as connection:
+        rows = connection.execute(chosen.order_by(task.c.position)).all()
+    differs = []
+    for row in rows:
+        elsewhere.stage_of(Lease(study.study_id, slide_id, row.position, row.stage, 0, 0)).run(no_bar)
+        if output_sha256(elsewhere.project, slide_id, row.stage) != row.output_sha256:
+            differs.append(row.stage)
+    return Reproduced(slide_id, tuple(differs))
