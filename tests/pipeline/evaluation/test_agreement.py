@@ -1,0 +1,70 @@
+"""Agreement of readers is that of published examples."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pipeline.errors import EmptyTableError
+from pipeline.evaluation.agreement import cohens_kappa, concordance, fleiss_kappa
+
+
+def answers_of(counts_ca: list[list[int]]) -> np.ndarray:
+    """Answers (cases, readers) from how many readers gave each."""
+    return np.array([np.repeat(np.arange(len(row)), row) for row in counts_ca])
+
+
+def test_fleiss_kappa_of_the_worked_example():
+    """Ten cases, fourteen readers, five answers: kappa 0.210 (Wikipedia, "Fleiss' kappa", worked example)."""
+    counts = [
+        [0, 0, 0, 0, 14], [0, 2, 6, 4, 2], [0, 0, 3, 5, 6], [0, 3, 9, 2, 0], [2, 2, 8, 1, 1],
+        [7, 7, 0, 0, 0], [3, 2, 6, 3, 0], [2, 5, 3, 2, 2], [6, 5, 2, 1, 0], [0, 2, 2, 3, 7],
+    ]  # fmt: skip
+    found = fleiss_kappa(answers_of(counts), resamples=200)
+    assert found.value == pytest.approx(0.20993, abs=1e-5)
+    assert found.low < found.value < found.high
+    assert found.cases == 10
+
+
+def test_cohens_kappa_of_the_worked_example():
+    """Two readers of 50 grants: 20 yes-yes, 5 yes-no, 10 no-yes, 15 no-no; kappa 0.4."""
+    one, other = np.repeat([1, 1, 0, 0], [20, 5, 10, 15]), np.repeat([1, 0, 1, 0], [20, 5, 10, 15])
+    found = cohens_kappa(one, other, resamples=500)
+    assert found.value == pytest.approx(0.4)
+    assert 0.05 < found.low < 0.4 < found.high < 0.7
+
+
+def test_with_two_readers_answers_left_out_do_not_count():
+    one, other = np.array([0, 1, 1, -1, 0, 2]), np.array([0, 1, 0, 1, -1, 2])
+    assert cohens_kappa(one, other, resamples=50).cases == 4
+    assert concordance(one, other).cases == 4
+    assert fleiss_kappa(np.stack([one, other], axis=1), resamples=50).cases == 4
+
+
+def test_grades_near_each_other_agree_more_by_weights():
+    one, other = np.array([0, 1, 2, 3, 0, 1, 2, 3]), np.array([0, 1, 2, 3, 1, 2, 3, 2])
+    plain, weighted = (cohens_kappa(one, other, weights=weights, resamples=50).value for weights in (None, "quadratic"))
+    assert plain < weighted
+
+
+@pytest.mark.parametrize(("same", "cases", "low", "high"), [(57, 60, 0.8608, 0.9896), (60, 60, 0.9404, 1.0)])
+def test_concordance_has_the_exact_interval(same, cases, low, high):
+    one = np.zeros(cases, int)
+    other = np.array([0] * same + [1] * (cases - same))
+    found = concordance(one, other)
+    assert found.value == same / cases
+    assert (found.low, found.high) == pytest.approx((low, high), abs=1e-4)
+
+
+def test_where_all_answers_are_the_same_kappa_is_not_defined_and_concordance_is():
+    same = np.zeros(10, int)
+    assert cohens_kappa(same, same, resamples=20).value is None
+    assert fleiss_kappa(np.zeros((10, 3), int), resamples=20).value is None
+    assert concordance(same, same).value == 1.0
+
+
+def test_what_nobody_answered_together_is_refused():
+    with pytest.raises(EmptyTableError, match="no case was answered"):
+        cohens_kappa(np.array([0, -1]), np.array([-1, 0]))
+    with pytest.raises(EmptyTableError, match="two readers"):
+        fleiss_kappa(np.zeros((3, 1), int))
