@@ -20,6 +20,7 @@ from pipeline.errors import BadManifestError, ChangedSourceError
 from pipeline.files import sha256_of, write_text_atomic
 from pipeline.names import find_package
 from pipeline.project import Project, check_name
+from pipeline.study.questions import ReadingConfig
 from training.foundation.class_names import check_class_name, check_printable
 from training.foundation.model_files import weights_file
 from training.foundation.names import NAME_PATTERN
@@ -89,6 +90,7 @@ class Protocol(Section):
     """`require_qc = true` ends slides that quality control did not find good as qc_failed."""
     patience: Patience = Patience()
     endpoints: tuple[Endpoint, ...] = ()
+    reading: ReadingConfig | None = None
 
     @model_validator(mode="after")
     def names_fit(self) -> Self:

@@ -11,7 +11,11 @@ STUDY = ("state", "version", "protocol_sha256", "manifest_sha256")
 SLIDE = ("state", "code", "message", "source_sha256", "priority", "site", "scanner")
 TASK = ("stage", "state", "attempts", "token", "owner", "code", "message", "output_sha256")
 
+READING = ("slide_id", "arm", "state", "started_utc", "signed_utc", "seconds")
+
 STUDY_SUBJECT = "study"
+ANSWER_GIVEN = "answer given"
+"""The action of an entry whose details have the hash of a reader's answer."""
 
 
 def slide_subject(slide_id: str) -> str:
@@ -20,6 +24,10 @@ def slide_subject(slide_id: str) -> str:
 
 def task_subject(slide_id: str, stage: str) -> str:
     return f"task {slide_id}/{stage}"
+
+
+def reading_subject(reader: str, session: int, position: int) -> str:
+    return f"reading {reader}/{session}/{position}"
 
 
 def new_task(stage: str, position: int, *, is_excluded: bool = False) -> dict[str, Any]:

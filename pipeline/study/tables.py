@@ -126,3 +126,42 @@ audit = Table(
     Index(None, "study_id", "subject", "seq"),
 )
 """`before` and `after` are SHA-256 of what was changed; `details` is canonical JSON."""
+
+READING_STATES = ("open", "started", "signed")
+
+reading = Table(
+    "reading",
+    metadata,
+    Column("study_id", String(64), primary_key=True),
+    Column("reader", String(64), primary_key=True),
+    Column("session", Integer, primary_key=True),
+    Column("position", Integer, primary_key=True),
+    Column("slide_id", String(64), nullable=False),
+    Column("arm", String(16), nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("started_utc", String(32)),
+    Column("signed_utc", String(32)),
+    Column("seconds", Float),
+    ForeignKeyConstraint(["study_id", "slide_id"], ["slide.study_id", "slide.slide_id"]),
+    _one_of("state", READING_STATES),
+    Index(None, "study_id", "slide_id"),
+)
+"""One reader looks at one slide once, under one condition (`arm`). `seconds` is the time the slide was open."""
+
+answer = Table(
+    "answer",
+    metadata,
+    Column("study_id", String(64), primary_key=True),
+    Column("reader", String(64), primary_key=True),
+    Column("session", Integer, primary_key=True),
+    Column("position", Integer, primary_key=True),
+    Column("seq", Integer, primary_key=True, autoincrement=False),
+    Column("question", String(64), nullable=False),
+    Column("value", Text, nullable=False),
+    Column("utc", String(32), nullable=False),
+    ForeignKeyConstraint(
+        ["study_id", "reader", "session", "position"],
+        ["reading.study_id", "reading.reader", "reading.session", "reading.position"],
+    ),
+)
+"""Every answer that was given, as JSON; the last one to a question counts, the earlier ones are kept."""

@@ -8,6 +8,8 @@ database and are signed, show it (`anchors.py`).
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,8 +20,20 @@ from pipeline.errors import DamagedStoreError
 from pipeline.study.chain import FIRST, HASHED, hash_of
 from pipeline.study.database import Database
 from pipeline.study.ledger import found
-from pipeline.study.rows import SLIDE, STUDY, STUDY_SUBJECT, TASK, hash_row, new_task, slide_subject, task_subject
-from pipeline.study.tables import audit, slide, study, task
+from pipeline.study.rows import (
+    ANSWER_GIVEN,
+    READING,
+    SLIDE,
+    STUDY,
+    STUDY_SUBJECT,
+    TASK,
+    hash_row,
+    new_task,
+    reading_subject,
+    slide_subject,
+    task_subject,
+)
+from pipeline.study.tables import answer, audit, reading, slide, study, task
 
 MAX_FINDINGS = 100
 _AT_ONCE = 10_000
@@ -51,6 +65,7 @@ def verify_log(database: Database, study_id: str, anchors: Mapping[int, str] | N
         head = select(study.c.audit_seq, study.c.audit_hash).where(study.c.study_id == study_id)
         log.end(*connection.execute(head).one())
         log.findings += _changed_rows(connection, study_id, log.hashes)
+        log.findings += _changed_answers(connection, study_id, log.answers)
     return Verified(log.seq, log.previous, tuple(log.findings[:MAX_FINDINGS]))
 
 
@@ -79,6 +94,7 @@ class _Log:
         self.seq, self.previous = 0, FIRST
         self.findings: list[str] = []
         self.hashes = hashes
+        self.answers: dict[tuple[str, int], tuple[str, str]] = {}
         self._anchors = anchors
 
     def add(self, entry: Mapping[str, Any]) -> None:
@@ -97,6 +113,9 @@ class _Log:
             if entry["before"] != self.hashes.get(entry["subject"]):
                 self._find(f"entry {seq} ({entry['subject']}) begins from a state that no earlier entry left")
             self.hashes[entry["subject"]] = entry["after"]
+        if entry["action"] == ANSWER_GIVEN:
+            details = json.loads(entry["details"])
+            self.answers[entry["subject"], details["seq"]] = (details["question"], details["sha256"])
         self.seq, self.previous = seq, entry["hash"]
 
     def end(self, head_seq: int, head_hash: str) -> None:
@@ -155,6 +174,18 @@ def _changed_rows(connection: Connection, study_id: str, hashes: Mapping[str, st
     return findings + [f"{subject}: was deleted from the ledger" for subject in hashes if subject not in seen]
 
 
+def _changed_answers(
+    connection: Connection, study_id: str, logged: Mapping[tuple[str, int], tuple[str, str]]
+) -> list[str]:
+    """Readers' answers that are not those that were given."""
+    stored = {}
+    for row in _all(connection, answer, study_id):
+        subject = reading_subject(row["reader"], row["session"], row["position"])
+        stored[subject, row["seq"]] = (row["question"], hashlib.sha256(row["value"].encode()).hexdigest())
+    changed = sorted(key for key in logged.keys() | stored.keys() if logged.get(key) != stored.get(key))
+    return [f"{subject}: answer {seq} is not the one that was given" for subject, seq in changed]
+
+
 def _rows(connection: Connection, study_id: str) -> Iterator[tuple[str, Mapping[str, Any], tuple[str, ...]]]:
     for row in _all(connection, study, study_id):
         yield STUDY_SUBJECT, row, STUDY
@@ -162,6 +193,8 @@ def _rows(connection: Connection, study_id: str) -> Iterator[tuple[str, Mapping[
         yield slide_subject(row["slide_id"]), row, SLIDE
     for row in _all(connection, task, study_id):
         yield task_subject(row["slide_id"], row["stage"]), row, TASK
+    for row in _all(connection, reading, study_id):
+        yield reading_subject(row["reader"], row["session"], row["position"]), row, READING
 
 
 def _all(connection: Connection, table: Table, study_id: str) -> Iterator[Mapping[str, Any]]:

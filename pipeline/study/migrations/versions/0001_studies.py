@@ -22,6 +22,8 @@ def upgrade() -> None:
     _make_slide()
     _make_task()
     _make_audit()
+    _make_reading()
+    _make_answer()
     _forbid_changes()
 
 
@@ -120,6 +122,50 @@ def _make_audit() -> None:
         sa.PrimaryKeyConstraint("study_id", "seq", name=op.f("pk_audit")),
     )
     op.create_index(op.f("ix_audit_study_id_subject_seq"), "audit", ["study_id", "subject", "seq"])
+
+
+def _make_reading() -> None:
+    op.create_table(
+        "reading",
+        sa.Column("study_id", sa.String(64), nullable=False),
+        sa.Column("reader", sa.String(64), nullable=False),
+        sa.Column("session", sa.Integer(), nullable=False),
+        sa.Column("position", sa.Integer(), nullable=False),
+        sa.Column("slide_id", sa.String(64), nullable=False),
+        sa.Column("arm", sa.String(16), nullable=False),
+        sa.Column("state", sa.String(16), nullable=False),
+        sa.Column("started_utc", sa.String(32)),
+        sa.Column("signed_utc", sa.String(32)),
+        sa.Column("seconds", sa.Float()),
+        sa.CheckConstraint("state IN ('open', 'started', 'signed')", name=op.f("ck_reading_state")),
+        sa.ForeignKeyConstraint(
+            ["study_id", "slide_id"],
+            ["slide.study_id", "slide.slide_id"],
+            name=op.f("fk_reading_study_id_slide_id_slide"),
+        ),
+        sa.PrimaryKeyConstraint("study_id", "reader", "session", "position", name=op.f("pk_reading")),
+    )
+    op.create_index(op.f("ix_reading_study_id_slide_id"), "reading", ["study_id", "slide_id"])
+
+
+def _make_answer() -> None:
+    op.create_table(
+        "answer",
+        sa.Column("study_id", sa.String(64), nullable=False),
+        sa.Column("reader", sa.String(64), nullable=False),
+        sa.Column("session", sa.Integer(), nullable=False),
+        sa.Column("position", sa.Integer(), nullable=False),
+        sa.Column("seq", sa.Integer(), nullable=False, autoincrement=False),
+        sa.Column("question", sa.String(64), nullable=False),
+        sa.Column("value", sa.Text(), nullable=False),
+        sa.Column("utc", sa.String(32), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["study_id", "reader", "session", "position"],
+            ["reading.study_id", "reading.reader", "reading.session", "reading.position"],
+            name=op.f("fk_answer_study_id_reader_session_position_reading"),
+        ),
+        sa.PrimaryKeyConstraint("study_id", "reader", "session", "position", "seq", name=op.f("pk_answer")),
+    )
 
 
 def _forbid_changes() -> None:

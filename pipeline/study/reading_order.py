@@ -1,0 +1,63 @@
+"""Who reads which slide when: from the design and the seed alone, so that anyone can lay it out again."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pipeline.errors import BadManifestError
+from pipeline.study.questions import ReadingConfig
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """One reading that is to be done."""
+
+    reader: str
+    session: int
+    """From 1; between sessions of a reader lies the washout."""
+    position: int
+    """In the session, from 1."""
+    slide_id: str
+    arm: str
+
+
+def lay_out(config: ReadingConfig, slide_ids: Sequence[str], seed: int) -> list[Assignment]:
+    """All readings of a study. In each session a reader's slides come in an order of their own.
+
+    With a crossover of two arms, half of each group of readers begins with the one and half with the other, drawn by
+    the seed.
+
+    Raises:
+        BadManifestError: fewer slides than groups.
+    """
+    slides = sorted(slide_ids)
+    if len(slides) < config.groups:
+        raise BadManifestError(f"a reading design of {config.groups} groups needs as many slides, got {len(slides)}.")
+    _draw(seed, "slides").shuffle(slides)
+    readers = sorted(config.readers)
+    _draw(seed, "readers").shuffle(readers)
+    found = []
+    for group in range(config.groups):
+        own_slides = slides[group :: config.groups]
+        for place, reader in enumerate(readers[group :: config.groups]):
+            found += _of_reader(config, reader, place, own_slides, seed)
+    return found
+
+
+def _of_reader(config: ReadingConfig, reader: str, place: int, slide_ids: Sequence[str], seed: int) -> list[Assignment]:
+    starts_with_second = config.order == "crossover" and place % 2 == 1
+    arms = config.arms[::-1] if starts_with_second else config.arms
+    found = []
+    for session, arm in enumerate((arm for _ in range(config.repeats) for arm in arms), start=1):
+        order = sorted(slide_ids)
+        _draw(seed, f"{reader} {session}").shuffle(order)
+        found += [Assignment(reader, session, position, slide, arm) for position, slide in enumerate(order, start=1)]
+    return found
+
+
+def _draw(seed: int, purpose: str) -> random.Random:
+    """A generator of its own for each purpose: what is drawn for one reader does not depend on the others."""
+    return random.Random(hashlib.sha256(f"{seed} {purpose}".encode()).digest())
