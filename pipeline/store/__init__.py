@@ -17,7 +17,7 @@ __all__, __getattr__ = public_names(
     {
         "pipeline.box": "Box",
         "array_reader": "ArrayReader",
-        "checksums": "write_checksums",
+        "checksums": "write_checksums list_digest",
         "chunks": "decode_chunk encode_zstd",
         "damaged": "damaged_cells damaged_fraction read_damaged write_damaged",
         "inside": "check_inside INGEST_AGAIN",

@@ -1,1 +1,21 @@
 """Clinical studies: a frozen protocol, a ledger of every slide and stage, workers that pull, a log as proof."""
+
+from training.foundation.lazy import public_names
+
+__all__, __getattr__ = public_names(
+    __name__,
+    {
+        "anchors": "ANCHORS_DIR countersign make_anchor trusted_hashes",
+        "ledger": "Ledger",
+        "local_pool": "LocalPool worker_command workers_that_fit",
+        "progress": "Progress progress_of",
+        "protocol": "AboutStudy new_protocol study_dir",
+        "readings": "Readings",
+        "reproduction": "Reproduced reproduce sample",
+        "retries": "retry",
+        "sign_off": "Meaning SIGNATURES_SUFFIX find_false_signatures sign_report",
+        "signing": "SigningKey new_key open_key read_public_key",
+        "study": "Study actor_here begin_study open_ledger open_study work_on",
+        "verify": "verify_log",
+    },
+)

@@ -19,7 +19,7 @@ from pipeline.project import Project, open_project
 from pipeline.study.ledger import Ledger
 from pipeline.study.progress import Progress, progress_of
 from pipeline.study.protocol import AboutStudy, new_protocol
-from pipeline.study.retry import retry
+from pipeline.study.retries import retry
 from pipeline.study.study import Study, actor_here, begin_study, open_ledger, open_study
 from pipeline.units import RESEARCH_USE
 

@@ -62,7 +62,7 @@ def _proven(hashes: dict[int, str]) -> str:
 def run_reproduce(study_id: str, project_dir: Path, percent: str, *, as_json: bool) -> None:
     with opened(project_dir, as_json=as_json) as (project, ledger):
         share = _share(percent)
-        from pipeline.study.reproduce import Reproduced, reproduce, sample
+        from pipeline.study.reproduction import Reproduced, reproduce, sample
 
         study = open_study(project, study_id, ledger)
 
