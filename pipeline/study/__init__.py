@@ -5,6 +5,7 @@ from training.foundation.lazy import public_names
 __all__, __getattr__ = public_names(
     __name__,
     {
+        "amendments": "amend",
         "anchors": "ANCHORS_DIR countersign make_anchor trusted_hashes",
         "ledger": "Ledger",
         "local_pool": "LocalPool worker_command workers_that_fit",
@@ -15,7 +16,7 @@ __all__, __getattr__ = public_names(
         "retries": "retry",
         "sign_off": "Meaning SIGNATURES_SUFFIX find_false_signatures sign_report",
         "signing": "SigningKey new_key open_key read_public_key",
-        "study": "Study actor_here begin_study open_ledger open_study work_on",
+        "study": "Study actor_here begin_study begun_study open_ledger open_study work_on",
         "verify": "verify_log",
     },
 )

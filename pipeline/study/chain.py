@@ -67,6 +67,8 @@ def append(connection: Connection, study_id: str, changes: Sequence[Change]) -> 
     Raises:
         BadManifestError: no such study.
     """
+    if not changes:
+        return
     head = select(study.c.audit_seq, study.c.audit_hash).where(study.c.study_id == study_id).with_for_update()
     row = connection.execute(head).one_or_none()
     if row is None:

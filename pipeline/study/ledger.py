@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Row, Select, func, insert, select, update
 from pipeline.errors import BadManifestError
 from pipeline.study.chain import Change, append, canonical, digest, utc_now
 from pipeline.study.database import Database
-from pipeline.study.rows import SLIDE, STUDY, STUDY_SUBJECT, hash_row, new_task, slide_subject
+from pipeline.study.rows import SLIDE, SLIDE_ENTERED, STUDY, STUDY_SUBJECT, hash_row, new_task, slide_subject
 from pipeline.study.tables import SLIDE_STATES, TASK_STATES, audit, slide, study, task
 
 _AT_ONCE = 5_000
@@ -107,7 +107,7 @@ class Ledger:
                 actor, "study begun", STUDY_SUBJECT, after=hash_row(row, STUDY), details={"stages": list(stages)}
             )
             append(connection, study_id, [begun])
-            _lay_out(connection, study_id, slides, stages, actor)
+            enter_slides(connection, study_id, slides, stages, actor)
 
     def study(self, study_id: str) -> StudyRow:
         """Raises BadManifestError where there is no such study."""
@@ -201,16 +201,26 @@ def _find(connection: Connection, study_id: str) -> StudyRow | None:
     return StudyRow(*row) if row else None
 
 
-def _lay_out(
-    connection: Connection, study_id: str, slides: Sequence[NewSlide], stages: Sequence[str], actor: str
+def enter_slides(
+    connection: Connection,
+    study_id: str,
+    slides: Sequence[NewSlide],
+    stages: Sequence[str],
+    actor: str,
+    *,
+    first_ordinal: int = 0,
 ) -> None:
+    """Put slides into a study, each with a task for every stage."""
     for start in range(0, len(slides), _AT_ONCE):
         rows, tasks, changes = [], [], []
-        for ordinal, each in enumerate(slides[start : start + _AT_ONCE], start):
+        for ordinal, each in enumerate(slides[start : start + _AT_ONCE], first_ordinal + start):
             row = _slide_row(study_id, each, ordinal)
+            own = [task_row(study_id, each, ordinal, position, stage) for position, stage in enumerate(stages)]
             rows.append(row)
-            changes.append(Change(actor, "slide entered", slide_subject(each.slide_id), after=hash_row(row, SLIDE)))
-            tasks += [_task_row(study_id, each, ordinal, position, stage) for position, stage in enumerate(stages)]
+            tasks += own
+            details = {"tasks": [[task["stage"], task["state"]] for task in own]}
+            subject = slide_subject(each.slide_id)
+            changes.append(Change(actor, SLIDE_ENTERED, subject, after=hash_row(row, SLIDE), details=details))
         connection.execute(insert(slide), rows)
         connection.execute(insert(task), tasks)
         append(connection, study_id, changes)
@@ -232,12 +242,20 @@ def _slide_row(study_id: str, each: NewSlide, ordinal: int) -> dict[str, Any]:
     }
 
 
-def _task_row(study_id: str, each: NewSlide, ordinal: int, position: int, stage: str) -> dict[str, Any]:
+def task_row(
+    study_id: str, each: NewSlide, ordinal: int, position: int, stage: str, *, first: int | None = 0
+) -> dict[str, Any]:
+    """A new task.
+
+    Args:
+        first: position of the task that can be taken at once; the others wait.
+    """
+    waiting = "ready" if position == first else "blocked"
     return {
         "study_id": study_id,
         "slide_id": each.slide_id,
         "position": position,
         "ordinal": ordinal,
         "priority": each.priority,
-        **new_task(stage, position, is_excluded=bool(each.excluded)),
+        **new_task(stage, "ended" if each.excluded else waiting),
     }

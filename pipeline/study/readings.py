@@ -91,7 +91,7 @@ class Readings:
             given = {"seq": seq, "question": question, "value": canonical(value), "utc": utc_now()}
             key = {name: row._mapping[name] for name in ("study_id", "reader", "session", "position")}
             connection.execute(insert(answer).values(key | given))
-            details = {"question": question, "seq": seq, "sha256": digest(value)}
+            details = {"answer": [[seq, question, digest(value)]]}
             append(connection, self.study_id, [Change(reader, ANSWER_GIVEN, _subject(row), details=details)])
 
     def sign(self, reader: str, session: int, position: int, *, seconds: float) -> None:

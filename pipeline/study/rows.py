@@ -14,6 +14,8 @@ TASK = ("stage", "state", "attempts", "token", "owner", "code", "message", "outp
 READING = ("slide_id", "arm", "state", "started_utc", "signed_utc", "seconds")
 
 STUDY_SUBJECT = "study"
+SLIDE_ENTERED, TASKS_ADDED = "slide entered", "tasks added"
+"""Actions of entries whose details have the slide's new tasks, as [stage, state]: they enter the log by it."""
 ANSWER_GIVEN = "answer given"
 """The action of an entry whose details have the hash of a reader's answer."""
 
@@ -30,11 +32,10 @@ def reading_subject(reader: str, session: int, position: int) -> str:
     return f"reading {reader}/{session}/{position}"
 
 
-def new_task(stage: str, position: int, *, is_excluded: bool = False) -> dict[str, Any]:
-    """A task as a study begins with it. It enters the log when it first changes: until then it says only this."""
-    waiting = "blocked" if position else "ready"
+def new_task(stage: str, state: str) -> dict[str, Any]:
+    """What a task says on which nobody has worked yet."""
     empty = dict.fromkeys(("owner", "code", "message", "output_sha256"))
-    return {"stage": stage, "state": "ended" if is_excluded else waiting, "attempts": 0, "token": 0, **empty}
+    return {"stage": stage, "state": state, "attempts": 0, "token": 0, **empty}
 
 
 def hash_row(row: Mapping[str, Any], columns: tuple[str, ...]) -> str:

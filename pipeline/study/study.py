@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from pipeline.cohort.manifest import Cohort
 from pipeline.config import load_settings
 from pipeline.errors import BadManifestError
 from pipeline.jobs.stage import Stage
@@ -81,11 +82,13 @@ def begin_study(project: Project, study_id: str, ledger: Ledger, *, actor: str) 
     protocol = load_protocol(folder / PROTOCOL_FILE)
     cohort, sha256 = load_study_cohort(protocol, folder)
     find_models(protocol, project)
-    slides = [
-        NewSlide(entry.slide_id, entry.site, entry.scanner, excluded=entry.exclude or None) for entry in cohort.entries
-    ]
-    ledger.begin(study_id, protocol.frozen(), sha256, slides, protocol.stages, actor=actor)
+    ledger.begin(study_id, protocol.frozen(), sha256, slides_of(cohort), protocol.stages, actor=actor)
     return Study(project, study_id, ledger, protocol, sha256)
+
+
+def slides_of(cohort: Cohort) -> list[NewSlide]:
+    """A cohort's slides as they enter a study, also those that are excluded."""
+    return [NewSlide(entry.slide_id, entry.site, entry.scanner, entry.exclude or None) for entry in cohort.entries]
 
 
 def open_study(project: Project, study_id: str, ledger: Ledger) -> Study:
@@ -94,15 +97,21 @@ def open_study(project: Project, study_id: str, ledger: Ledger) -> Study:
     Raises:
         BadManifestError: it has not begun, or its protocol has changed since.
     """
-    row = ledger.study(study_id)
-    protocol = frozen_protocol(json.loads(row.protocol), study_id)
-    path = study_dir(project, study_id) / PROTOCOL_FILE
-    if path.exists() and load_protocol(path).frozen() != protocol.frozen():
+    found = begun_study(project, study_id, ledger)
+    path = found.folder / PROTOCOL_FILE
+    if path.exists() and load_protocol(path).frozen() != found.protocol.frozen():
         raise BadManifestError(
-            f"{path}: is not the protocol that study {study_id} was begun with (version {row.version}). Record the "
-            "change with `gemslide study amend`, or put the earlier protocol back."
+            f"{path}: is not the protocol that study {study_id} was begun with (version "
+            f"{ledger.study(study_id).version}). Record the change with `gemslide study amend`, or put the earlier "
+            "protocol back."
         )
-    return Study(project, study_id, ledger, protocol, row.manifest_sha256)
+    return found
+
+
+def begun_study(project: Project, study_id: str, ledger: Ledger) -> Study:
+    """A study as the ledger has it, whatever stands in its folder. Raises BadManifestError: it has not begun."""
+    row = ledger.study(study_id)
+    return Study(project, study_id, ledger, frozen_protocol(json.loads(row.protocol), study_id), row.manifest_sha256)
 
 
 @dataclass(frozen=True)

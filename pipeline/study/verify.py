@@ -12,9 +12,10 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, Table, and_, select
+from sqlalchemy import Connection, Table, select
 
 from pipeline.errors import DamagedStoreError
 from pipeline.study.chain import FIRST, HASHED, hash_of
@@ -24,9 +25,11 @@ from pipeline.study.rows import (
     ANSWER_GIVEN,
     READING,
     SLIDE,
+    SLIDE_ENTERED,
     STUDY,
     STUDY_SUBJECT,
     TASK,
+    TASKS_ADDED,
     hash_row,
     new_task,
     reading_subject,
@@ -59,7 +62,7 @@ def verify_log(database: Database, study_id: str, anchors: Mapping[int, str] | N
     """
     with database.read() as connection:
         found(connection, study_id)
-        log = _Log(anchors or {}, _new_tasks(connection, study_id))
+        log = _Log(anchors or {})
         for entry in _entries(connection, study_id):
             log.add(entry)
         head = select(study.c.audit_seq, study.c.audit_hash).where(study.c.study_id == study_id)
@@ -84,16 +87,12 @@ def verified_head(database: Database, study_id: str) -> tuple[int, str]:
 
 
 class _Log:
-    """The entries so far.
+    """The entries so far."""
 
-    Args:
-        hashes: of rows that enter the log when they first change.
-    """
-
-    def __init__(self, anchors: Mapping[int, str], hashes: dict[str, str]) -> None:
+    def __init__(self, anchors: Mapping[int, str]) -> None:
         self.seq, self.previous = 0, FIRST
         self.findings: list[str] = []
-        self.hashes = hashes
+        self.hashes: dict[str, str] = {}
         self.answers: dict[tuple[str, int], tuple[str, str]] = {}
         self._anchors = anchors
 
@@ -109,14 +108,22 @@ class _Log:
             self._find(f"entry {seq} ({entry['action']}, {entry['subject']}) was changed: its hash is another")
         if self._anchors.get(seq, entry["hash"]) != entry["hash"]:
             self._find(f"entry {seq} is not the one that was anchored: the log was rewritten up to there or before")
+        self._follow(entry)
+        self.seq, self.previous = seq, entry["hash"]
+
+    def _follow(self, entry: Mapping[str, Any]) -> None:
+        """What the rows say after this entry."""
         if entry["after"] is not None:
             if entry["before"] != self.hashes.get(entry["subject"]):
-                self._find(f"entry {seq} ({entry['subject']}) begins from a state that no earlier entry left")
+                self._find(f"entry {entry['seq']} ({entry['subject']}) begins from a state that no earlier entry left")
             self.hashes[entry["subject"]] = entry["after"]
+        if entry["action"] in (SLIDE_ENTERED, TASKS_ADDED):
+            slide_id = entry["subject"].removeprefix(slide_subject(""))
+            for stage, state in _details(entry, "tasks"):
+                self.hashes[task_subject(slide_id, stage)] = _hash_of_new_task(stage, state)
         if entry["action"] == ANSWER_GIVEN:
-            details = json.loads(entry["details"])
-            self.answers[entry["subject"], details["seq"]] = (details["question"], details["sha256"])
-        self.seq, self.previous = seq, entry["hash"]
+            for seq, question, sha256 in _details(entry, "answer"):
+                self.answers[entry["subject"], seq] = (question, sha256)
 
     def end(self, head_seq: int, head_hash: str) -> None:
         if (head_seq, head_hash) != (self.seq, self.previous):
@@ -145,20 +152,18 @@ def _entries(connection: Connection, study_id: str) -> Iterator[Mapping[str, Any
         at = rows[-1][1]
 
 
-def _new_tasks(connection: Connection, study_id: str) -> dict[str, str]:
-    """What each task's row said when the study began."""
-    is_excluded = slide.c.state == "excluded"
-    both = and_(slide.c.study_id == task.c.study_id, slide.c.slide_id == task.c.slide_id)
-    chosen = select(task.c.slide_id, task.c.stage, task.c.position, is_excluded).join(slide, both)
-    rows = connection.execute(chosen.where(task.c.study_id == study_id))
-    kinds: dict[tuple[str, int, bool], str] = {}
-    hashes = {}
-    for slide_id, stage, position, excluded in rows:
-        kind = (stage, position, bool(excluded))
-        if kind not in kinds:
-            kinds[kind] = hash_row(new_task(stage, position, is_excluded=kind[2]), TASK)
-        hashes[task_subject(slide_id, stage)] = kinds[kind]
-    return hashes
+def _details(entry: Mapping[str, Any], name: str) -> list[Any]:
+    """A list in an entry's details; empty in an entry that was changed, which its hash shows."""
+    try:
+        found = json.loads(entry["details"])[name]
+    except (ValueError, LookupError, TypeError):
+        return []
+    return found if isinstance(found, list) else []
+
+
+@cache
+def _hash_of_new_task(stage: str, state: str) -> str:
+    return hash_row(new_task(stage, state), TASK)
 
 
 def _changed_rows(connection: Connection, study_id: str, hashes: Mapping[str, str]) -> list[str]:

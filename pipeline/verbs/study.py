@@ -16,11 +16,12 @@ from rich.text import Text
 from pipeline.cli_output import report_errors
 from pipeline.errors import BadManifestError
 from pipeline.project import Project, open_project
+from pipeline.study.amendments import amend
 from pipeline.study.ledger import Ledger
 from pipeline.study.progress import Progress, progress_of
 from pipeline.study.protocol import AboutStudy, new_protocol
 from pipeline.study.retries import retry
-from pipeline.study.study import Study, actor_here, begin_study, open_ledger, open_study
+from pipeline.study.study import Study, actor_here, begin_study, begun_study, open_ledger, open_study
 from pipeline.units import RESEARCH_USE
 
 MAX_SHOWN = 50
@@ -102,6 +103,15 @@ def run_set_state(study_id: str, project_dir: Path, state: str, why: str) -> Non
     with opened(project_dir) as (_, ledger):
         has_changed = ledger.set_state(study_id, state, actor=actor_here(), why=why)
     typer.echo(f"study {study_id}: {state}{'' if has_changed else ' already'}.")
+
+
+def run_amend(study_id: str, project_dir: Path, why: str) -> None:
+    with opened(project_dir) as (project, ledger):
+        before = begun_study(project, study_id, ledger)
+        amend(before, actor=actor_here(), why=why)
+        counts = ledger.counts(study_id)
+        version = ledger.study(study_id).version
+    typer.echo(f"study {study_id}: version {version}; {counts.slides['pending']} slides are to be done.")
 
 
 def run_retry(study_id: str, project_dir: Path, slides: list[str], state: str | None, why: str) -> None:

@@ -101,6 +101,14 @@ def study_retry(
     run_retry(study, project, slides or [], state, why)
 
 
+@study_cli.command("amend")
+def study_amend(study: StudyArgument, why: WhyOption, project: ProjectOption = HERE) -> None:
+    """Freeze a protocol or a manifest that was changed after the study began; what it touches is done again."""
+    from pipeline.verbs.study import run_amend
+
+    run_amend(study, project, why)
+
+
 @study_cli.command("reproduce")
 def study_reproduce(
     study: StudyArgument,

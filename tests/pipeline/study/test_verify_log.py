@@ -46,6 +46,13 @@ def test_an_edit_of_any_column_of_an_entry_is_found(worked, column):
     assert "was changed: its hash is another" in found(worked)
 
 
+@pytest.mark.parametrize("details", ["no JSON", "[]", '{"tasks": 3}', '{"tasks": []}', "null"])
+def test_an_entry_by_which_tasks_came_is_found_however_it_was_edited(worked, details):
+    tamper(worked, f"UPDATE audit SET details = '{details}' WHERE seq = 2")
+    assert "entry 2 (slide entered, slide S-1) was changed" in found(worked)
+    assert "task S-1/" in found(worked)
+
+
 def test_an_entry_that_was_edited_with_its_hash_is_found(worked):
     with worked.database.write() as connection:
         row = dict(connection.execute(text("SELECT * FROM audit WHERE seq = 9")).mappings().one())

@@ -1,0 +1,166 @@
+"""Amendments: a protocol or a manifest changed after the study began, with a reason; what the change touches is done
+again, and nothing else.
+
+A slide stays in the study for ever: it can be excluded with a reason, not removed. Models can be added after those that
+are there, not removed or exchanged: that would be another study.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Row, insert, select, update
+
+from pipeline.errors import BadManifestError
+from pipeline.study.chain import Change, append, canonical, digest, utc_now
+from pipeline.study.ledger import NewSlide, enter_slides, found, study_change, task_row
+from pipeline.study.protocol import PROTOCOL_FILE, Protocol, find_models, load_protocol, load_study_cohort
+from pipeline.study.rows import SLIDE, TASK, TASKS_ADDED, hash_row, slide_subject, task_subject
+from pipeline.study.study import Study, slides_of
+from pipeline.study.tables import slide, study, task
+
+_OVER = ("done", "ended")
+
+
+def amend(before: Study, *, actor: str, why: str) -> Study:
+    """Freeze the protocol and the manifest as they are now, and lay out what follows from the change.
+
+    Raises:
+        BadManifestError: no reason, nothing has changed, a slide or a model is gone, or the readings' design changed.
+        BadRecipeError, UnreadableError, ChangedSourceError: as when a study begins.
+    """
+    if not why.strip():
+        raise BadManifestError("an amendment needs its reason: --why.")
+    protocol = load_protocol(before.folder / PROTOCOL_FILE)
+    cohort, manifest_sha256 = load_study_cohort(protocol, before.folder)
+    find_models(protocol, before.project)
+    _check(before, protocol, manifest_sha256)
+    first = first_changed(before.protocol, protocol)
+    with before.ledger.database.write() as connection:
+        row = found(connection, before.study_id)
+        values = {
+            "protocol": canonical(protocol.frozen()),
+            "protocol_sha256": digest(protocol.frozen()),
+            "manifest_sha256": manifest_sha256,
+            "version": row.version + 1,
+        }
+        connection.execute(update(study).where(study.c.study_id == before.study_id).values(values))
+        change = study_change(connection, before.study_id, row, actor, "protocol amended", why)
+        append(connection, before.study_id, [change])
+        _Amendment(connection, before.study_id, protocol.stages, first, actor, why).carry_out(slides_of(cohort))
+    return Study(before.project, before.study_id, before.ledger, protocol, manifest_sha256)
+
+
+def first_changed(before: Protocol, after: Protocol) -> int:
+    """Position of the first stage that has to be done again; beyond the last one where none has."""
+    pairs = [(before.ingest, after.ingest), (before.qc, after.qc), *[(before.infer, after.infer)] * len(before.models)]
+    return next((at for at, (one, other) in enumerate(pairs) if one != other), len(pairs))
+
+
+def _check(before: Study, protocol: Protocol, manifest_sha256: str) -> None:
+    old, study_id = before.protocol, before.study_id
+    if (protocol.frozen(), manifest_sha256) == (json.loads(canonical(old.frozen())), before.manifest_sha256):
+        raise BadManifestError(f"study {study_id}: neither its protocol nor its manifest has changed.")
+    if protocol.models[: len(old.models)] != old.models:
+        raise BadManifestError(
+            f"study {study_id}: its models are {', '.join(model.id for model in old.models)}, in this order and with "
+            "these hashes. An amendment can add models after them; to use others, begin another study."
+        )
+    if old.reading is not None and protocol.reading != old.reading:
+        raise BadManifestError(f"study {study_id}: the design of its readings stays as it was frozen.")
+
+
+@dataclass(frozen=True)
+class _Amendment:
+    """One amendment, within its transaction.
+
+    Args:
+        first: position of the first stage to be done again.
+    """
+
+    connection: Connection
+    study_id: str
+    stages: Sequence[str]
+    first: int
+    actor: str
+    why: str
+
+    def carry_out(self, slides: Sequence[NewSlide]) -> None:
+        known = {row.slide_id: row for row in self.connection.execute(_of_study(slide, self.study_id))}
+        gone = sorted(known.keys() - {each.slide_id for each in slides})
+        if gone:
+            raise BadManifestError(
+                f"study {self.study_id}: not in the manifest any more: {', '.join(gone[:10])}. A slide stays in its "
+                "study; give it a reason in the manifest's column `exclude`."
+            )
+        new = [each for each in slides if each.slide_id not in known]
+        enter_slides(self.connection, self.study_id, new, self.stages, self.actor, first_ordinal=len(known))
+        tasks: dict[str, list[Row[Any]]] = {}
+        for row in self.connection.execute(_of_study(task, self.study_id).order_by(task.c.slide_id, task.c.position)):
+            tasks.setdefault(row.slide_id, []).append(row)
+        for each in slides:
+            if each.slide_id in known:
+                changes = self._of_slide(known[each.slide_id], tasks[each.slide_id], each)
+                append(self.connection, self.study_id, changes)
+
+    def _of_slide(self, row: Row[Any], tasks: list[Row[Any]], each: NewSlide) -> list[Change]:
+        if each.excluded:
+            if row.state == "excluded":
+                return self._add_tasks(row, len(tasks), is_over=True)
+            ended = [self._set_task(old, "ended") for old in tasks if old.state not in _OVER]
+            return [
+                *ended,
+                *self._add_tasks(row, len(tasks), is_over=True),
+                self._set_slide(row, "excluded", message=each.excluded),
+            ]
+        first = 0 if row.state == "excluded" else self.first
+        ended_at = next((old.position for old in tasks if old.state == "ended"), len(tasks))
+        if row.state not in ("done", "pending", "excluded") and first > ended_at:
+            return self._add_tasks(row, len(tasks), is_over=True)  # it ended before what the amendment touches
+        again = [old for old in tasks if old.position >= first]
+        is_open = all(old.state == "done" for old in tasks if old.position < first)
+        changes = [self._set_task(old, "ready" if is_open and old.position == first else "blocked") for old in again]
+        changes += self._add_tasks(row, len(tasks), is_ready=is_open and not again)
+        has_more = bool(again) or len(self.stages) > len(tasks)
+        if has_more and row.state != "pending":
+            changes.append(self._set_slide(row, "pending"))
+        return changes
+
+    def _add_tasks(self, row: Row[Any], at: int, *, is_over: bool = False, is_ready: bool = False) -> list[Change]:
+        """Tasks of stages that the study did not have."""
+        added = list(enumerate(self.stages))[at:]
+        if not added:
+            return []
+        each = NewSlide(row.slide_id, excluded="over" if is_over else None, priority=row.priority)
+        first = at if is_ready else None
+        rows = [task_row(self.study_id, each, row.ordinal, number, stage, first=first) for number, stage in added]
+        self.connection.execute(insert(task), rows)
+        details = {"tasks": [[new["stage"], new["state"]] for new in rows]}
+        return [Change(self.actor, TASKS_ADDED, slide_subject(row.slide_id), self.why, details=details)]
+
+    def _set_task(self, row: Row[Any], state: str) -> Change:
+        values: dict[str, Any] = {"state": state, "attempts": 0, "owner": None, "not_before": None}
+        values |= {"code": None, "message": None, "output_sha256": None}
+        if row.state == "leased":  # who has it now comes too late
+            values["token"] = row.token + 1
+        is_task = (task.c.study_id == self.study_id, task.c.slide_id == row.slide_id, task.c.position == row.position)
+        self.connection.execute(update(task).where(*is_task).values(values))
+        before = dict(row._mapping)
+        hashes = hash_row(before, TASK), hash_row(before | values, TASK)
+        return Change(self.actor, "task amended", task_subject(row.slide_id, row.stage), self.why, *hashes)
+
+    def _set_slide(self, row: Row[Any], state: str, *, message: str | None = None) -> Change:
+        ended_utc = None if state == "pending" else utc_now()
+        values = {"state": state, "code": None, "message": message, "ended_utc": ended_utc}
+        is_slide = (slide.c.study_id == self.study_id, slide.c.slide_id == row.slide_id)
+        self.connection.execute(update(slide).where(*is_slide).values(values))
+        before = dict(row._mapping)
+        hashes = hash_row(before, SLIDE), hash_row(before | values, SLIDE)
+        return Change(self.actor, "slide amended", slide_subject(row.slide_id), self.why, *hashes)
+
+
+def _of_study(table: Any, study_id: str) -> Any:
+    return select(table).where(table.c.study_id == study_id)
