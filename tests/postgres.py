@@ -55,9 +55,10 @@ class Postgres:
         command: Sequence[str] = [str(self._bin / program), *map(str, arguments)]
         if os.geteuid() == 0:
             command = ["runuser", "-u", "postgres", "--", *command]
-        log = self._folder / "log"
-        done = subprocess.run(command, capture_output=program == "initdb", cwd=self._folder, check=False)
-        assert done.returncode == 0, log.read_text() if log.exists() else done.stderr
+        said = self._folder / "said"
+        with said.open("wb") as output:  # not a pipe: the server that pg_ctl starts would hold it open
+            done = subprocess.run(command, stdout=output, stderr=subprocess.STDOUT, cwd=self._folder, check=False)
+        assert done.returncode == 0, said.read_text()
 
 
 def _programs() -> Path:

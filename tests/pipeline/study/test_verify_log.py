@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
@@ -99,7 +101,10 @@ def test_a_log_rewritten_consistently_is_found_by_an_anchor_outside_the_database
         connection.execute(text("DELETE FROM audit"))
         connection.execute(text("UPDATE study SET audit_seq = 0, audit_hash = :first"), {"first": FIRST})
         names = ("action", "subject", "why", "before", "after")
-        rewritten = [Change("mallory", **{name: entry[name] for name in names}) for entry in entries]
+        rewritten = [
+            Change("mallory", **{name: entry[name] for name in names}, details=json.loads(entry["details"]))
+            for entry in entries
+        ]
         append(connection, "s", rewritten)
     assert found(worked) == ""
     assert "is not the one that was anchored" in found(worked, {whole.entries: whole.head})
