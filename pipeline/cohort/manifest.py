@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
+from pipeline.cohort.other_lists import OtherList, find_slide_file, list_of
 from pipeline.errors import BadManifestError
 from pipeline.files import write_text_atomic
 from pipeline.project import check_slide_id
@@ -93,7 +94,7 @@ class Cohort(BaseModel):
 
 
 def load_cohort(path: Path) -> Cohort:
-    """Read and check a manifest.
+    """Read and check a manifest; a slide list of another program is read as one (`other_lists.py`).
 
     Raises:
         BadManifestError: not there, too large, not CSV, an unknown column, a bad value, or a slide_id twice.
@@ -101,9 +102,11 @@ def load_cohort(path: Path) -> Cohort:
     try:
         text = read_regular(path, max_bytes=MAX_MANIFEST_BYTES).decode("utf-8-sig")
         rows = csv.DictReader(io.StringIO(text, newline=""))
-        _check_columns(path, list(rows.fieldnames or []))
-        numbered = enumerate(rows, start=2)
-        entries = tuple(_entry(path, number, row) for number, row in numbered if any(_cells(row)))
+        other = list_of(list(rows.fieldnames or []))
+        if other is None:
+            _check_columns(path, list(rows.fieldnames or []))
+        numbered = ((number, row) for number, row in enumerate(rows, start=2) if any(_cells(row)))
+        entries = tuple(_entry(path, number, row, other) for number, row in numbered)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise BadManifestError(f"{path}: cannot be read as a UTF-8 CSV file: {error}.") from error
     if not entries:
@@ -132,10 +135,14 @@ def _check_columns(path: Path, names: list[str]) -> None:
             raise BadManifestError(f"{path}: unknown column `{name:.200}`: {hint}.")
 
 
-def _entry(path: Path, number: int, row: dict[str | Any, str | Any]) -> SlideEntry:
+def _entry(path: Path, number: int, row: dict[str | Any, str | Any], other: OtherList | None) -> SlideEntry:
     if None in row or None in row.values():
         raise BadManifestError(f"{path}, line {number}: the number of fields differs from the header's.")
     values = {key: text.strip() for key, text in row.items() if text and text.strip()}
+    if other is not None:
+        values = {column: text for key, text in values.items() if (column := other.column(key))}
+        if "path" in values and "\0" not in values["path"]:
+            values["path"] = find_slide_file(values["path"], path.parent, SLIDE_SUFFIXES)
     if "path" in values and "slide_id" not in values:
         values["slide_id"] = check_slide_id(Path(values["path"]).stem, where=f"{path.name}, line {number}")
     try:

@@ -1,0 +1,51 @@
+"""Slide lists of other programs, read as manifests: their columns by the names that ours have.
+
+Their further columns say nothing that a manifest holds, and are passed over. A name without a slide's suffix stands for
+the one slide file of that name in the list's folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class OtherList:
+    """One kind of list."""
+
+    of: str
+    """Whose lists look like this."""
+    required: Mapping[str, str]
+    """Our column for each of theirs that tells the list from others."""
+    optional: Mapping[str, str]
+
+    def fits(self, header: Sequence[str]) -> bool:
+        return self.required.keys() <= set(header)
+
+    def column(self, name: str) -> str | None:
+        """Ours for one of theirs; None where a manifest has no such thing."""
+        return self.required.get(name) or self.optional.get(name)
+
+
+LISTS = (
+    OtherList("slide2vec and HS2P", {"sample_id": "slide_id", "image_path": "path"}, {"spacing_at_level_0": "mpp"}),
+    OtherList("TRIDENT", {"wsi": "path"}, {"mpp": "mpp"}),
+    OtherList("STAMP", {"PATIENT": "patient_id", "FILENAME": "path"}, {}),
+    OtherList("CLAM", {"case_id": "patient_id", "slide_id": "path", "label": "label"}, {}),
+)
+
+
+def list_of(header: Sequence[str]) -> OtherList | None:
+    """Whose list this is by its header; None where it is a manifest of ours, or of nobody known."""
+    return None if "path" in header else next((each for each in LISTS if each.fits(header)), None)
+
+
+def find_slide_file(name: str, folder: Path, suffixes: frozenset[str]) -> str:
+    """The slide file that a name without suffix stands for; the name itself where there is none, or several."""
+    if Path(name).suffix.lower() in suffixes:
+        return name
+    # Not Path.with_suffix: "TCGA-3L-AA1B.0123" has no suffix to be replaced.
+    found = sorted(suffix for suffix in suffixes if (folder / f"{name}{suffix}").is_file())
+    return f"{name}{found[0]}" if len(found) == 1 else name
