@@ -16,6 +16,7 @@ from sqlalchemy import Connection, Row, insert, select, update
 
 from pipeline.errors import BadManifestError
 from pipeline.study.chain import Change, append, canonical, digest, utc_now
+from pipeline.study.leakage import check_leakage
 from pipeline.study.ledger import NewSlide, enter_slides, found, study_change, task_row
 from pipeline.study.protocol import PROTOCOL_FILE, Protocol, find_models, load_protocol, load_study_cohort
 from pipeline.study.rows import SLIDE, TASK, TASKS_ADDED, hash_row, slide_subject, task_subject
@@ -30,13 +31,13 @@ def amend(before: Study, *, actor: str, why: str) -> Study:
 
     Raises:
         BadManifestError: no reason, nothing has changed, a slide or a model is gone, or the readings' design changed.
-        BadRecipeError, UnreadableError, ChangedSourceError: as when a study begins.
+        BadRecipeError, UnreadableError, ChangedSourceError, LeakageError: as when a study begins.
     """
     if not why.strip():
         raise BadManifestError("an amendment needs its reason: --why.")
     protocol = load_protocol(before.folder / PROTOCOL_FILE)
     cohort, manifest_sha256 = load_study_cohort(protocol, before.folder)
-    find_models(protocol, before.project)
+    check_leakage(cohort, find_models(protocol, before.project), before.project)
     _check(before, protocol, manifest_sha256)
     first = first_changed(before.protocol, protocol)
     with before.ledger.database.write() as connection:

@@ -16,6 +16,7 @@ from pipeline.jobs.stage import Stage
 from pipeline.project import Project
 from pipeline.study.content import output_sha256
 from pipeline.study.database import Database
+from pipeline.study.leakage import check_leakage
 from pipeline.study.leases import Ended, Lease, Leases, Limits
 from pipeline.study.ledger import Ledger, NewSlide
 from pipeline.study.owner import this_process
@@ -71,17 +72,24 @@ class Study:
         return Limits(patience.lease_s, patience.max_attempts, patience.backoff_s)
 
 
-def begin_study(project: Project, study_id: str, ledger: Ledger, *, actor: str) -> Study:
+def begin_study(
+    project: Project, study_id: str, ledger: Ledger, *, actor: str, warn: Callable[[str], None] = lambda said: None
+) -> Study:
     """Freeze the protocol and enter the cohort's slides; what is missing is said before anything is written.
+
+    Args:
+        warn: called with a sentence for each model whose training data nobody can compare with the cohort.
 
     Raises:
         BadManifestError: has begun already; a manifest that does not hold together. BadRecipeError: a bad protocol.
         UnreadableError: a model that is not there. ChangedSourceError: a model with other weights than the protocol's.
+        LeakageError: a patient or slide that a model was trained on.
     """
     folder = study_dir(project, study_id)
     protocol = load_protocol(folder / PROTOCOL_FILE)
     cohort, sha256 = load_study_cohort(protocol, folder)
-    find_models(protocol, project)
+    for unknown in check_leakage(cohort, find_models(protocol, project), project):
+        warn(unknown)
     ledger.begin(study_id, protocol.frozen(), sha256, slides_of(cohort), protocol.stages, actor=actor)
     return Study(project, study_id, ledger, protocol, sha256)
 

@@ -71,7 +71,9 @@ def run_study(study_id: str, project_dir: Path, *, workers: int | None, devices:
 def _begun(project: Project, study_id: str, ledger: Ledger) -> Study:
     if study_id in ledger.study_ids():
         return open_study(project, study_id, ledger)
-    return begin_study(project, study_id, ledger, actor=actor_here())
+    return begin_study(
+        project, study_id, ledger, actor=actor_here(), warn=lambda said: typer.echo(f"warning: {said}", err=True)
+    )
 
 
 def run_work(study_id: str, project_dir: Path, *, devices: str) -> None:

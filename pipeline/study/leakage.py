@@ -1,0 +1,74 @@
+"""Whether a study's patients and slides are among those that its models were trained on.
+
+A model package names no patient. It has the fingerprint of the tile set that it learnt from: where that tile set is in
+the project, its patients and slides are known, and nobody of them may be in the study.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from pipeline.cohort.manifest import Cohort
+from pipeline.errors import GemslideError, LeakageError
+from pipeline.project import Project
+from pipeline.tiles.dataset import TileDataset
+from training.foundation.model_files import MAX_CONFIG_BYTES
+from training.foundation.reading import read_json_file
+
+SEEN = ("train", "val")
+"""Splits that decided a model: the weights, and which epoch's were kept."""
+MAX_SHOWN = 10
+
+
+def check_leakage(cohort: Cohort, packages: Mapping[str, Path], project: Project) -> list[str]:
+    """Compare a cohort with the training data of models.
+
+    Returns:
+        a sentence for each model whose training data are not in this project, so that nobody could compare them.
+
+    Raises:
+        LeakageError: a patient or a slide of the cohort was in a model's training or validation.
+    """
+    unknown = []
+    for model_id, package in packages.items():
+        dataset = _trained_on(package, project)
+        if dataset is None:
+            unknown.append(
+                f"model {model_id}: the tile set that it was trained on is not in {project.tiles_dir}, so whether its "
+                "patients are in the study is not known. Compare the lists yourself."
+            )
+        else:
+            _compare(cohort, dataset, model_id)
+    return unknown
+
+
+def _compare(cohort: Cohort, dataset: TileDataset, model_id: str) -> None:
+    seen = np.isin(dataset.splits, SEEN)
+    patients, slides = set(dataset.groups[seen].tolist()), set(dataset.slides[seen].tolist())
+    found = [entry.slide_id for entry in cohort.included if entry.slide_id in slides or entry.patient_id in patients]
+    if found:
+        more = f" and {len(found) - MAX_SHOWN} more" if len(found) > MAX_SHOWN else ""
+        raise LeakageError(
+            f"model {model_id} was trained on patients or slides of this cohort: {', '.join(found[:MAX_SHOWN])}{more}. "
+            "Exclude them with a reason in the manifest, or study another model."
+        )
+
+
+def _trained_on(package: Path, project: Project) -> TileDataset | None:
+    """The tile set of the project whose fingerprint a package has."""
+    try:
+        config = read_json_file(package / "config.json", max_bytes=MAX_CONFIG_BYTES)
+        fingerprint, classes = config["gemslide"]["split_sha256"], config["class_names"]
+    except (OSError, ValueError, LookupError, TypeError):  # said when the model is loaded
+        return None
+    for path in sorted(project.tiles_dir.glob("[!.]*.parquet")):
+        try:
+            dataset = TileDataset(project.root, path.stem, classes)
+        except (GemslideError, OSError):  # other classes, or a table that is damaged now
+            continue
+        if dataset.fingerprint == fingerprint:
+            return dataset
+    return None
