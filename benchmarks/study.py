@@ -66,7 +66,7 @@ def running(folder: Path) -> Iterator[Postgres]:
     try:
         yield server
     finally:
-        server.stop("immediate")
+        server.end()
 
 
 def databases(server: Postgres, folder: Path, name: str) -> dict[str, str]:

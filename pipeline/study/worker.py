@@ -114,6 +114,7 @@ class Worker:
 
     def _ended(self, lease: Lease, advance: Advance) -> Ended:
         start = time.perf_counter()
+        stage = None
         try:
             stage = self._work.stage_of(lease)
             report = stage.run(advance)
@@ -124,7 +125,8 @@ class Worker:
             said = f"slide {lease.slide_id}: {error.filename or 'a file'}: {error.strerror or error}."
             return Ended("again", "unreadable", said, time.perf_counter() - start)
         except MemoryError as error:
-            return Ended("again", "failed_process", stage.out_of_memory(str(error)), time.perf_counter() - start)
+            said = stage.out_of_memory(str(error)) if stage else f"slide {lease.slide_id}: memory ran out."
+            return Ended("again", "failed_process", said, time.perf_counter() - start)
         except LostLeaseError:
             raise
         except Exception as error:  # noqa: BLE001 - a defect of ours, which must not cost the slides that follow

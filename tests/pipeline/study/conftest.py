@@ -18,7 +18,7 @@ STAGES = ("ingest", "qc", "infer a-00000000")
 def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
     server = Postgres(tmp_path_factory.mktemp("pg"))
     yield server
-    server.stop("immediate")
+    server.end()
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
