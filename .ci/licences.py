@@ -24,6 +24,11 @@ REVIEWED: dict[str, tuple[str, str]] = {
         "Apache-2.0 AND LGPL-2.1-or-later",
         "its metadata name OpenCV's licence only; the wheel carries FFmpeg, LGPL, as libraries of its own",
     ),
+    "pyphen": (
+        "GPL-2.0-or-later OR LGPL-2.1-or-later OR MPL-1.1",
+        "its README offers the three as alternatives; classifiers cannot say OR. Its dictionaries have licences of "
+        "their own, and are used where a document names a language and asks for hyphens: ours asks for none",
+    ),
 }
 """By package: the licence as read by a person, and why the metadata do not do."""
 
@@ -46,6 +51,7 @@ SPELLINGS = {
     "apache software license": "Apache-2.0",
     "bsd": "BSD-3-Clause",
     "bsd 2-clause license": "BSD-2-Clause",
+    "bsd 3-clause": "BSD-3-Clause",
     "bsd 3-clause license": "BSD-3-Clause",
     "bsd license": "BSD-3-Clause",
     "bsd-3": "BSD-3-Clause",

@@ -22,8 +22,8 @@ def study_init(
     study: StudyArgument,
     cohort: Annotated[Path, typer.Option(dir_okay=False, help="Cohort manifest (CSV).")],
     models: Annotated[list[str], typer.Option("--model", help="Model id; may be repeated.")],
-    title: Annotated[str, typer.Option(help="Title of the study.")] = "",
-    question: Annotated[str, typer.Option(help="What it is to answer.")] = "",
+    title: Annotated[str, typer.Option(help="Title of the study.", show_default="to be written")] = "",
+    question: Annotated[str, typer.Option(help="What it is to answer.", show_default="to be written")] = "",
     seed: Annotated[int, typer.Option(min=0, help="Of everything drawn at random.")] = 0,
     project: ProjectOption = HERE,
 ) -> None:
