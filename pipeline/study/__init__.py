@@ -7,6 +7,7 @@ __all__, __getattr__ = public_names(
     {
         "amendments": "amend",
         "anchors": "ANCHORS_DIR countersign make_anchor trusted_hashes",
+        "erasure": "Erased erase",
         "ledger": "Ledger",
         "local_pool": "LocalPool worker_command workers_that_fit",
         "progress": "Progress progress_of",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import Connection, Row, insert, select, update
@@ -19,7 +19,7 @@ from pipeline.study.chain import Change, append, canonical, digest, utc_now
 from pipeline.study.leakage import check_leakage
 from pipeline.study.ledger import NewSlide, enter_slides, found, study_change, task_row
 from pipeline.study.protocol import PROTOCOL_FILE, Protocol, find_models, load_protocol, load_study_cohort
-from pipeline.study.rows import SLIDE, TASK, TASKS_ADDED, hash_row, slide_subject, task_subject
+from pipeline.study.rows import ERASED, SLIDE, TASK, TASKS_ADDED, hash_row, slide_subject, task_subject
 from pipeline.study.study import Study, slides_of
 from pipeline.study.tables import slide, study, task
 
@@ -40,19 +40,31 @@ def amend(before: Study, *, actor: str, why: str) -> Study:
     check_leakage(cohort, find_models(protocol, before.project), before.project)
     _check(before, protocol, manifest_sha256)
     first = first_changed(before.protocol, protocol)
+    after = replace(before, protocol=protocol, manifest_sha256=manifest_sha256)
     with before.ledger.database.write() as connection:
-        row = found(connection, before.study_id)
-        values = {
-            "protocol": canonical(protocol.frozen()),
-            "protocol_sha256": digest(protocol.frozen()),
-            "manifest_sha256": manifest_sha256,
-            "version": row.version + 1,
-        }
-        connection.execute(update(study).where(study.c.study_id == before.study_id).values(values))
-        change = study_change(connection, before.study_id, row, actor, "protocol amended", why)
-        append(connection, before.study_id, [change])
-        _Amendment(connection, before.study_id, protocol.stages, first, actor, why).carry_out(slides_of(cohort))
-    return Study(before.project, before.study_id, before.ledger, protocol, manifest_sha256)
+        freeze(connection, after, slides_of(cohort), actor=actor, why=why, first=first)
+    return after
+
+
+def freeze(
+    connection: Connection, after: Study, slides: Sequence[NewSlide], *, actor: str, why: str, first: int
+) -> None:
+    """Write a study's new protocol and manifest down, and what follows from them, in this transaction.
+
+    Args:
+        first: position of the first stage to be done again.
+    """
+    row = found(connection, after.study_id)
+    frozen = after.protocol.frozen()
+    values = {
+        "protocol": canonical(frozen),
+        "protocol_sha256": digest(frozen),
+        "manifest_sha256": after.manifest_sha256,
+        "version": row.version + 1,
+    }
+    connection.execute(update(study).where(study.c.study_id == after.study_id).values(values))
+    append(connection, after.study_id, [study_change(connection, after.study_id, row, actor, "protocol amended", why)])
+    _Amendment(connection, after.study_id, after.protocol.stages, first, actor, why).carry_out(slides)
 
 
 def first_changed(before: Protocol, after: Protocol) -> int:
@@ -91,7 +103,8 @@ class _Amendment:
 
     def carry_out(self, slides: Sequence[NewSlide]) -> None:
         known = {row.slide_id: row for row in self.connection.execute(_of_study(slide, self.study_id))}
-        gone = sorted(known.keys() - {each.slide_id for each in slides})
+        staying = {slide_id for slide_id, row in known.items() if row.code != ERASED}
+        gone = sorted(staying - {each.slide_id for each in slides})
         if gone:
             raise BadManifestError(
                 f"study {self.study_id}: not in the manifest any more: {', '.join(gone[:10])}. A slide stays in its "

@@ -2,12 +2,16 @@
 
 A change of a row and its entry are one transaction. `before` and `after` are hashes of what the row says, so that a row
 changed behind the log's back is found as well as a changed log (`verify.py`).
+
+What an entry says of a slide can be erased, and the chain still verifies (`erasure.py`): the chain covers that part by
+one hash, with a salt of its own, without which nobody can try names and reasons against the hash.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -52,13 +56,20 @@ def utc_now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-HASHED = ("study_id", "seq", "utc", "actor", "action", "subject", "why", "before", "after", "details", "previous")
+HASHED = ("study_id", "seq", "utc", "actor", "action", "content", "previous")
 """Columns that an entry's hash covers, in this order."""
+ERASABLE = ("salt", "subject", "why", "before", "after", "details")
+"""Columns that `content` is the hash of; all of them are empty in an entry that was erased."""
 
 
 def hash_of(entry: Mapping[str, Any]) -> str:
     """Hash of a stored entry, from all its other columns."""
     return digest([entry[name] for name in HASHED])
+
+
+def content_of(entry: Mapping[str, Any]) -> str:
+    """Hash of what can be erased of an entry."""
+    return digest([entry[name] for name in ERASABLE])
 
 
 def append(connection: Connection, study_id: str, changes: Sequence[Change]) -> None:
@@ -88,8 +99,10 @@ def append(connection: Connection, study_id: str, changes: Sequence[Change]) -> 
             "before": change.before,
             "after": change.after,
             "details": canonical(change.details),
+            "salt": secrets.token_hex(16),
             "previous": previous,
         }
+        entry["content"] = content_of(entry)
         previous = entry["hash"] = hash_of(entry)
         entries.append(entry)
     connection.execute(insert(audit), entries)

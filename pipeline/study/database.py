@@ -78,6 +78,12 @@ class Database:
         """Close the connections; the next use opens them again."""
         self._engine.dispose()
 
+    def compact(self) -> None:
+        """Leave nothing in a SQLite ledger's write-ahead log. PostgreSQL's belongs to who runs the server."""
+        if self.is_sqlite:
+            with _explained(self.url), self._engine.connect() as connection:
+                connection.connection.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
     def _migrate(self) -> None:
         """Make the tables, or bring them to this version, once."""
         config = Config()

@@ -14,8 +14,12 @@ TASK = ("stage", "state", "attempts", "token", "owner", "code", "message", "outp
 READING = ("slide_id", "arm", "state", "started_utc", "signed_utc", "seconds")
 
 STUDY_SUBJECT = "study"
+ERASED = "erased"
+"""The code of a slide of which everything was erased on request; its name is `erased-` and its place in the cohort."""
 SLIDE_ENTERED, TASKS_ADDED = "slide entered", "tasks added"
 """Actions of entries whose details have the slide's new tasks, as [stage, state]: they enter the log by it."""
+ENTRIES_ERASED = "entries erased"
+"""The action of an entry whose details have the numbers of the entries that were erased, as [first, last]."""
 ANSWER_GIVEN = "answer given"
 """The action of an entry whose details have the hash of a reader's answer."""
 

@@ -115,19 +115,22 @@ audit = Table(
     Column("utc", String(32), nullable=False),
     Column("actor", String(200), nullable=False),
     Column("action", String(64), nullable=False),
-    Column("subject", String(200), nullable=False),
-    Column("why", Text, nullable=False),
+    Column("salt", String(32)),
+    Column("subject", String(200)),
+    Column("why", Text),
     Column("before", String(64)),
     Column("after", String(64)),
-    Column("details", Text, nullable=False),
+    Column("details", Text),
+    Column("content", String(64), nullable=False),
     Column("previous", String(64), nullable=False),
     Column("hash", String(64), nullable=False),
     ForeignKeyConstraint(["study_id"], ["study.study_id"]),
     Index(None, "study_id", "subject", "seq"),
 )
-"""`before` and `after` are SHA-256 of what was changed; `details` is canonical JSON."""
+"""`before` and `after` are SHA-256 of what was changed; `details` is canonical JSON. `content` is the hash of the others
+from `salt` to `details`, all of which are empty where the entry was erased."""
 
-READING_STATES = ("open", "started", "signed")
+READING_STATES = ("open", "started", "signed", "erased")
 
 reading = Table(
     "reading",

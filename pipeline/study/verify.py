@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -18,11 +18,12 @@ from typing import Any
 from sqlalchemy import Connection, Table, select
 
 from pipeline.errors import DamagedStoreError
-from pipeline.study.chain import FIRST, HASHED, hash_of
+from pipeline.study.chain import ERASABLE, FIRST, HASHED, content_of, hash_of
 from pipeline.study.database import Database
 from pipeline.study.ledger import found
 from pipeline.study.rows import (
     ANSWER_GIVEN,
+    ENTRIES_ERASED,
     READING,
     SLIDE,
     SLIDE_ENTERED,
@@ -47,6 +48,8 @@ class Verified:
     """What was checked, and what is wrong; nothing is, where `findings` is empty."""
 
     entries: int
+    erased: int
+    """Entries whose content was erased on request, as the log says."""
     head: str
     findings: tuple[str, ...]
 
@@ -69,7 +72,7 @@ def verify_log(database: Database, study_id: str, anchors: Mapping[int, str] | N
         log.end(*connection.execute(head).one())
         log.findings += _changed_rows(connection, study_id, log.hashes)
         log.findings += _changed_answers(connection, study_id, log.answers)
-    return Verified(log.seq, log.previous, tuple(log.findings[:MAX_FINDINGS]))
+    return Verified(log.seq, log.erased, log.previous, tuple(log.findings[:MAX_FINDINGS]))
 
 
 def verified_head(database: Database, study_id: str) -> tuple[int, str]:
@@ -94,6 +97,9 @@ class _Log:
         self.findings: list[str] = []
         self.hashes: dict[str, str] = {}
         self.answers: dict[tuple[str, int], tuple[str, str]] = {}
+        self.erased = 0
+        self._emptied: list[int] = []
+        self._named: list[tuple[int, int]] = []
         self._anchors = anchors
 
     def add(self, entry: Mapping[str, Any]) -> None:
@@ -105,10 +111,16 @@ class _Log:
         elif entry["previous"] != self.previous:
             self._find(f"entry {seq} does not follow the entry before it: one of them was replaced or moved")
         if hash_of(entry) != entry["hash"]:
-            self._find(f"entry {seq} ({entry['action']}, {entry['subject']}) was changed: its hash is another")
+            self._find(f"entry {seq} ({entry['action']}) was changed: its hash is another")
         if self._anchors.get(seq, entry["hash"]) != entry["hash"]:
             self._find(f"entry {seq} is not the one that was anchored: the log was rewritten up to there or before")
-        self._follow(entry)
+        if is_erased(entry):
+            self.erased += 1
+            self._emptied.append(seq)
+        else:
+            if content_of(entry) != entry["content"]:
+                self._find(f"entry {seq} ({entry['action']}, {entry['subject']}) was changed: its content is another")
+            self._follow(entry)
         self.seq, self.previous = seq, entry["hash"]
 
     def _follow(self, entry: Mapping[str, Any]) -> None:
@@ -119,13 +131,17 @@ class _Log:
             self.hashes[entry["subject"]] = entry["after"]
         if entry["action"] in (SLIDE_ENTERED, TASKS_ADDED):
             slide_id = entry["subject"].removeprefix(slide_subject(""))
-            for stage, state in _details(entry, "tasks"):
+            for stage, state in _details(entry, "tasks", (str, str)):
                 self.hashes[task_subject(slide_id, stage)] = _hash_of_new_task(stage, state)
+        if entry["action"] == ENTRIES_ERASED:
+            self._named += _details(entry, "entries", (int, int))
         if entry["action"] == ANSWER_GIVEN:
-            for seq, question, sha256 in _details(entry, "answer"):
+            for seq, question, sha256 in _details(entry, "answer", (int, str, str)):
                 self.answers[entry["subject"], seq] = (question, sha256)
 
     def end(self, head_seq: int, head_hash: str) -> None:
+        for seq in _outside(self._emptied, self._named):
+            self._find(f"entry {seq} was emptied, and no entry says that it was erased")
         if (head_seq, head_hash) != (self.seq, self.previous):
             self._find(
                 f"the log ends with entry {self.seq}, and the study says {head_seq}: its tail was cut or replaced"
@@ -138,9 +154,14 @@ class _Log:
             self.findings.append(what)
 
 
+def is_erased(entry: Mapping[str, Any]) -> bool:
+    """Whether nothing stands in an entry any more of what can be erased."""
+    return all(entry[name] is None for name in ERASABLE)
+
+
 def _entries(connection: Connection, study_id: str) -> Iterator[Mapping[str, Any]]:
-    columns = [audit.c[name] for name in (*HASHED, "hash")]
-    names = (*HASHED, "hash")
+    names = (*HASHED, *ERASABLE, "hash")
+    columns = [audit.c[name] for name in names]
     at = -(2**63) + 1
     while True:  # in pages by key: a million entries stay out of memory on either database
         page = select(*columns).where(audit.c.study_id == study_id, audit.c.seq > at).order_by(audit.c.seq)
@@ -152,13 +173,29 @@ def _entries(connection: Connection, study_id: str) -> Iterator[Mapping[str, Any
         at = rows[-1][1]
 
 
-def _details(entry: Mapping[str, Any], name: str) -> list[Any]:
-    """A list in an entry's details; empty in an entry that was changed, which its hash shows."""
+def _details(entry: Mapping[str, Any], name: str, kinds: tuple[type, ...]) -> list[Any]:
+    """A list of tuples in an entry's details; empty in an entry that was changed, which its hash shows."""
     try:
-        found = json.loads(entry["details"])[name]
+        listed = json.loads(entry["details"])[name]
     except (ValueError, LookupError, TypeError):
         return []
-    return found if isinstance(found, list) else []
+    is_list = isinstance(listed, list) and all(isinstance(each, list) and _are(each, kinds) for each in listed)
+    return [tuple(each) for each in listed] if is_list else []
+
+
+def _are(values: list[Any], kinds: tuple[type, ...]) -> bool:
+    return len(values) == len(kinds) and all(map(isinstance, values, kinds))
+
+
+def _outside(numbers: Sequence[int], intervals: Sequence[tuple[int, int]]) -> list[int]:
+    """Those of ascending numbers that no interval holds, ends included."""
+    outside, waiting, end = [], sorted(intervals, reverse=True), 0
+    for number in numbers:
+        while waiting and waiting[-1][0] <= number:
+            end = max(end, waiting.pop()[1])
+        if number > end:
+            outside.append(number)
+    return outside
 
 
 @cache

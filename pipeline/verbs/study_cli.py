@@ -109,6 +109,19 @@ def study_amend(study: StudyArgument, why: WhyOption, project: ProjectOption = H
     run_amend(study, project, why)
 
 
+@study_cli.command("erase")
+def study_erase(
+    study: StudyArgument,
+    slides: Annotated[list[str], typer.Argument(metavar="SLIDE", help="Slide ids.")],
+    why: WhyOption,
+    project: ProjectOption = HERE,
+) -> None:
+    """Delete slides that were taken out of the manifest: stores, results, and all that the ledger and its log say."""
+    from pipeline.verbs.study_privacy import run_erase
+
+    run_erase(study, project, slides, why)
+
+
 @study_cli.command("reproduce")
 def study_reproduce(
     study: StudyArgument,

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
-from pipeline.study.chain import FIRST, HASHED, Change, append, hash_of
+from pipeline.study.chain import ERASABLE, FIRST, HASHED, Change, append, hash_of
 from pipeline.study.leases import Ended, Leases, Limits
 from pipeline.study.ledger import Ledger
 from pipeline.study.owner import this_process
@@ -41,17 +41,29 @@ def found(ledger: Ledger, anchors: dict[int, str] | None = None) -> str:
     return "\n".join(verify_log(ledger.database, "s", anchors).findings)
 
 
-@pytest.mark.parametrize("column", [name for name in HASHED if name not in ("study_id", "seq")])
-def test_an_edit_of_any_column_of_an_entry_is_found(worked, column):
-    tamper(worked, f"UPDATE audit SET {column} = 'x' WHERE seq = 9")
+EDITS = [(name, "'x'") for name in (*HASHED, *ERASABLE) if name not in ("study_id", "seq")]
+EDITS += [(name, "NULL") for name in ERASABLE]  # no database lets the others be empty
+
+
+@pytest.mark.parametrize(("column", "value"), EDITS)
+def test_an_edit_of_any_column_of_an_entry_is_found(worked, column, value):
+    tamper(worked, f"UPDATE audit SET {column} = {value} WHERE seq = 9")
     assert "entry 9" in found(worked)
-    assert "was changed: its hash is another" in found(worked)
+    assert f"was changed: its {'hash' if column in HASHED else 'content'} is another" in found(worked)
 
 
-@pytest.mark.parametrize("details", ["no JSON", "[]", '{"tasks": 3}', '{"tasks": []}', "null"])
+def test_an_entry_that_was_emptied_behind_the_log_s_back_is_found(begun):
+    empty = ", ".join(f"{name} = NULL" for name in ERASABLE)
+    tamper(begun, f"UPDATE audit SET {empty} WHERE seq = 3")  # as the database lets an erasure do
+    assert "entry 3 was emptied, and no entry says that it was erased" in found(begun)
+
+
+@pytest.mark.parametrize(
+    "details", ["no JSON", "[]", '{"tasks": 3}', '{"tasks": []}', '{"tasks": [[1]]}', '{"tasks": ["x"]}', "null"]
+)
 def test_an_entry_by_which_tasks_came_is_found_however_it_was_edited(worked, details):
     tamper(worked, f"UPDATE audit SET details = '{details}' WHERE seq = 2")
-    assert "entry 2 (slide entered, slide S-1) was changed" in found(worked)
+    assert "entry 2 (slide entered, slide S-1) was changed: its content is another" in found(worked)
     assert "task S-1/" in found(worked)
 
 
@@ -75,8 +87,8 @@ def test_an_entry_that_was_edited_with_its_hash_is_found(worked):
             "entry 8",
         ),
         (
-            ["INSERT INTO audit SELECT study_id, -1, utc, actor, action, subject, why, NULL, NULL, details, previous, "
-             "hash FROM audit WHERE seq = 9"],
+            ["INSERT INTO audit SELECT study_id, -1, utc, actor, action, salt, subject, why, NULL, NULL, details, "
+             "content, previous, hash FROM audit WHERE seq = 9"],
             "entry -1 was inserted",
         ),
         (["UPDATE slide SET state = 'done' WHERE slide_id = 'S-2'"], "slide S-2: was changed without an entry"),

@@ -111,11 +111,13 @@ def _make_audit() -> None:
         sa.Column("utc", sa.String(32), nullable=False),
         sa.Column("actor", sa.String(200), nullable=False),
         sa.Column("action", sa.String(64), nullable=False),
-        sa.Column("subject", sa.String(200), nullable=False),
-        sa.Column("why", sa.Text(), nullable=False),
+        sa.Column("salt", sa.String(32)),
+        sa.Column("subject", sa.String(200)),
+        sa.Column("why", sa.Text()),
         sa.Column("before", sa.String(64)),
         sa.Column("after", sa.String(64)),
-        sa.Column("details", sa.Text(), nullable=False),
+        sa.Column("details", sa.Text()),
+        sa.Column("content", sa.String(64), nullable=False),
         sa.Column("previous", sa.String(64), nullable=False),
         sa.Column("hash", sa.String(64), nullable=False),
         sa.ForeignKeyConstraint(["study_id"], ["study.study_id"], name=op.f("fk_audit_study_id_study")),
@@ -137,7 +139,7 @@ def _make_reading() -> None:
         sa.Column("started_utc", sa.String(32)),
         sa.Column("signed_utc", sa.String(32)),
         sa.Column("seconds", sa.Float()),
-        sa.CheckConstraint("state IN ('open', 'started', 'signed')", name=op.f("ck_reading_state")),
+        sa.CheckConstraint("state IN ('open', 'started', 'signed', 'erased')", name=op.f("ck_reading_state")),
         sa.ForeignKeyConstraint(
             ["study_id", "slide_id"],
             ["slide.study_id", "slide.slide_id"],
@@ -168,21 +170,33 @@ def _make_answer() -> None:
     )
 
 
+_KEPT = ("study_id", "seq", "utc", "actor", "action", "content", "previous", "hash")
+_ERASED = ("salt", "subject", "why", "before", "after", "details")
+_ONLY_ADDED = "the log of a study is only added to"
+
+
 def _forbid_changes() -> None:
-    """Against accidents; against who owns the database there is the chain."""
+    """Against accidents; against who owns the database there is the chain. Erasing what an entry says is let through:
+    `verify` finds every erasure that the log does not name."""
+    same = {"sqlite": "IS", "postgresql": "IS NOT DISTINCT FROM"}[op.get_bind().dialect.name]
+    is_erasure = " AND ".join(
+        [f"NEW.{name} {same} OLD.{name}" for name in _KEPT] + [f"NEW.{name} IS NULL" for name in _ERASED]
+    )
     if op.get_bind().dialect.name == "sqlite":
-        for verb in ("UPDATE", "DELETE"):
-            op.execute(
-                f"CREATE TRIGGER audit_no_{verb.lower()} BEFORE {verb} ON audit "
-                "BEGIN SELECT RAISE(ABORT, 'the log of a study is only added to'); END"
-            )
+        refuse = f"BEGIN SELECT RAISE(ABORT, '{_ONLY_ADDED}'); END"
+        op.execute(f"CREATE TRIGGER audit_no_update BEFORE UPDATE ON audit WHEN NOT ({is_erasure}) {refuse}")
+        op.execute(f"CREATE TRIGGER audit_no_delete BEFORE DELETE ON audit {refuse}")
         return
     op.execute(
         "CREATE FUNCTION audit_only_added_to() RETURNS trigger LANGUAGE plpgsql AS "
-        "$$ BEGIN RAISE EXCEPTION 'the log of a study is only added to'; END $$"
+        f"$$ BEGIN RAISE EXCEPTION '{_ONLY_ADDED}'; END $$"
     )
     op.execute(
-        "CREATE TRIGGER audit_only_added_to BEFORE UPDATE OR DELETE OR TRUNCATE ON audit "
+        f"CREATE TRIGGER audit_no_update BEFORE UPDATE ON audit FOR EACH ROW WHEN (NOT ({is_erasure})) "
+        "EXECUTE FUNCTION audit_only_added_to()"
+    )
+    op.execute(
+        "CREATE TRIGGER audit_no_delete BEFORE DELETE OR TRUNCATE ON audit "
         "FOR EACH STATEMENT EXECUTE FUNCTION audit_only_added_to()"
     )
 

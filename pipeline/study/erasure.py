@@ -1,0 +1,187 @@
+"""Erasing a slide from a study, as a patient may ask: its files, its rows, and all that the log says of it.
+
+What is left is that there was a slide, and who erased it, when and why. The log keeps its entries' numbers, times and
+hashes, so that it verifies to its end, and every anchor still holds.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from sqlalchemy import Connection, Row, delete, insert, or_, select, text, update
+
+from pipeline.errors import BadManifestError
+from pipeline.project import Project
+from pipeline.study.amendments import freeze
+from pipeline.study.chain import ERASABLE, Change, append, utc_now
+from pipeline.study.ledger import found
+from pipeline.study.protocol import load_study_cohort
+from pipeline.study.rows import (
+    ENTRIES_ERASED,
+    ERASED,
+    READING,
+    SLIDE,
+    STUDY_SUBJECT,
+    hash_row,
+    reading_subject,
+    slide_subject,
+    task_subject,
+)
+from pipeline.study.study import Study, slides_of
+from pipeline.study.tables import answer, audit, reading, slide, task
+from pipeline.tiles.table import read_table
+
+MAX_LOOKED_AT_BYTES = 256 * 2**20
+
+
+@dataclass(frozen=True)
+class Erased:
+    """What was erased, and what is beyond this function's reach."""
+
+    entries: int
+    """Of the log, whose content is gone."""
+    still_named_in: tuple[Path, ...]
+    """Files of the project that name a slide: tile sets, run records, evaluations."""
+
+
+def erase(study: Study, slide_ids: Sequence[str], *, actor: str, why: str) -> Erased:
+    """Erase slides that stand in the manifest no more. Repeated after an interruption, it goes on.
+
+    Args:
+        why: for the log, which keeps it: without names.
+
+    Raises:
+        BadManifestError: no reason, a slide that is not in the study, is still in the manifest, or is worked on.
+    """
+    if not why.strip():
+        raise BadManifestError("an erasure needs its reason: --why. It stays in the log, so let it name nobody.")
+    cohort, manifest_sha256 = load_study_cohort(study.protocol, study.folder)
+    _check_gone(slide_ids, (entry.slide_id for entry in cohort.entries), study.protocol.study.cohort)
+    with study.ledger.database.read() as connection:
+        for slide_id in slide_ids:
+            _slide_row(connection, study.study_id, slide_id)
+    for slide_id in slide_ids:
+        _delete_files(study.project, slide_id)
+    entries = 0
+    with study.ledger.database.write() as connection:
+        if study.ledger.database.is_sqlite:  # else what is deleted stays readable in the file's free pages
+            connection.execute(text("PRAGMA secure_delete = ON"))
+        for slide_id in slide_ids:
+            entries += _erase_slide(connection, study.study_id, slide_id, actor, why)
+        if manifest_sha256 != study.manifest_sha256:
+            after = replace(study, manifest_sha256=manifest_sha256)
+            freeze(connection, after, slides_of(cohort), actor=actor, why=why, first=len(study.protocol.stages))
+    study.ledger.database.compact()
+    return Erased(entries, tuple(_still_named(study.project, slide_ids)))
+
+
+def _check_gone(slide_ids: Sequence[str], in_manifest: Iterable[str], manifest: str) -> None:
+    still = sorted(set(slide_ids) & set(in_manifest))
+    if still:
+        raise BadManifestError(
+            f"{', '.join(still)}: still in the manifest {manifest}. Take the lines of what is to be erased out of it "
+            "first; everything else in it stays as it is."
+        )
+
+
+def _slide_row(connection: Connection, study_id: str, slide_id: str) -> Row[tuple[object, ...]]:
+    is_slide = (slide.c.study_id == study_id, slide.c.slide_id == slide_id)
+    row = connection.execute(select(slide).where(*is_slide).with_for_update()).one_or_none()
+    if row is None:
+        found(connection, study_id)
+        raise BadManifestError(f"slide {slide_id:.100}: is not in study {study_id}.")
+    if row.code == ERASED:
+        raise BadManifestError(f"slide {slide_id}: was erased before.")
+    held = select(task.c.owner).where(
+        task.c.study_id == study_id, task.c.slide_id == slide_id, task.c.state == "leased"
+    )
+    if owner := connection.scalar(held):
+        raise BadManifestError(
+            f"slide {slide_id}: worker {owner} has it now. Pause the study (`gemslide study pause`), and erase when "
+            "`gemslide study status` shows that nobody holds a task."
+        )
+    return row
+
+
+def _delete_files(project: Project, slide_id: str) -> None:
+    """The store and all results. What is not there is no error: an erasure may be repeated."""
+    results = [folder for folder in project.results_dir.glob("*") if folder.is_dir() and not folder.is_symlink()]
+    for folder in [project.store_path(slide_id), *(each / slide_id for each in results)]:
+        if folder.is_symlink():
+            folder.unlink()
+        elif folder.exists():
+            shutil.rmtree(folder)
+
+
+def _erase_slide(connection: Connection, study_id: str, slide_id: str, actor: str, why: str) -> int:
+    """Put a nameless row in a slide's place, and empty its entries. Returns how many they are."""
+    row = _slide_row(connection, study_id, slide_id)
+    of_slide = (task.c.study_id == study_id, task.c.slide_id == slide_id)
+    stages = connection.scalars(select(task.c.stage).where(*of_slide)).all()
+    seen = (reading.c.study_id == study_id, reading.c.slide_id == slide_id)
+    readings = connection.execute(select(reading).where(*seen)).all()
+    subjects = [slide_subject(slide_id), *(task_subject(slide_id, stage) for stage in stages)]
+    subjects += [reading_subject(each.reader, each.session, each.position) for each in readings]
+    intervals = _empty_entries(connection, study_id, subjects)
+    nameless = dict(row._mapping) | {
+        "slide_id": f"{ERASED}-{row.ordinal}",
+        "source_sha256": None,
+        "site": None,
+        "scanner": None,
+        "state": "excluded",
+        "code": ERASED,
+        "message": "erased on request",
+        "ended_utc": utc_now(),
+    }
+    connection.execute(insert(slide).values(nameless))
+    changes = [Change(actor, "slide erased", slide_subject(nameless["slide_id"]), why, after=hash_row(nameless, SLIDE))]
+    changes += [_erase_reading(connection, each, nameless["slide_id"], actor) for each in readings]
+    connection.execute(delete(task).where(*of_slide))
+    connection.execute(delete(slide).where(slide.c.study_id == study_id, slide.c.slide_id == slide_id))
+    named = Change(actor, ENTRIES_ERASED, STUDY_SUBJECT, why, details={"entries": intervals})
+    append(connection, study_id, [*changes, named])
+    return sum(last - first + 1 for first, last in intervals)
+
+
+def _erase_reading(connection: Connection, row: Row[tuple[object, ...]], nameless: str, actor: str) -> Change:
+    key = ("study_id", "reader", "session", "position")
+    connection.execute(delete(answer).where(*(answer.c[name] == row._mapping[name] for name in key)))
+    values = {"slide_id": nameless, "state": "erased", "started_utc": None, "signed_utc": None, "seconds": None}
+    connection.execute(update(reading).where(*(reading.c[name] == row._mapping[name] for name in key)).values(values))
+    subject = reading_subject(row.reader, row.session, row.position)
+    return Change(actor, "reading erased", subject, after=hash_row(dict(row._mapping) | values, READING))
+
+
+def _empty_entries(connection: Connection, study_id: str, subjects: Sequence[str]) -> list[list[int]]:
+    """Empty all entries about some rows. Returns their numbers, as intervals."""
+    about = (audit.c.study_id == study_id, or_(*(audit.c.subject == subject for subject in subjects)))
+    numbers = connection.scalars(select(audit.c.seq).where(*about).order_by(audit.c.seq)).all()
+    connection.execute(update(audit).where(*about).values(dict.fromkeys(ERASABLE)))
+    intervals: list[list[int]] = []
+    for number in numbers:
+        if intervals and intervals[-1][1] == number - 1:
+            intervals[-1][1] = number
+        else:
+            intervals.append([number, number])
+    return intervals
+
+
+def _still_named(project: Project, slide_ids: Sequence[str]) -> Iterator[Path]:
+    names = set(slide_ids)
+    folders = [project.tiles_dir, project.runs_dir, *project.results_dir.glob("*")]
+    beside = [path for folder in folders for path in folder.glob("*")]
+    deeper = [*project.results_dir.glob("*/evaluation_*/**/*"), *project.root.glob("studies/**/*")]
+    yield from (path for path in sorted({*beside, *deeper}) if path.is_file() and _names_one(path, names))
+
+
+def _names_one(path: Path, names: set[str]) -> bool:
+    """Whether a file or its name names one of the slides. What is too large to look at might."""
+    if path.stem in names or path.stat().st_size > MAX_LOOKED_AT_BYTES:
+        return True
+    if path.suffix == ".parquet":
+        return bool(names.intersection(read_table(path).frame["slide_id"]))
+    content = path.read_bytes()
+    return any(name.encode() in content for name in names)

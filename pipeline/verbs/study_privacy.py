@@ -1,0 +1,25 @@
+"""`gemslide study erase` and `export`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from pipeline.study.erasure import erase
+from pipeline.study.study import actor_here, begun_study
+from pipeline.verbs.study import opened
+
+BEYOND = (
+    "Not within reach of this command, so erase it yourself: the slide files, the line in a map of pseudonyms, copies, "
+    "exports and backups; on PostgreSQL also run VACUUM FULL, and let the archived write-ahead log expire."
+)
+
+
+def run_erase(study_id: str, project_dir: Path, slides: list[str], why: str) -> None:
+    with opened(project_dir) as (project, ledger):
+        erased = erase(begun_study(project, study_id, ledger), slides, actor=actor_here(), why=why)
+    typer.echo(f"study {study_id}: {len(slides)} slides erased, with what {erased.entries} entries of the log said.")
+    for path in erased.still_named_in:
+        typer.echo(f"still names one of them, or is too large to look at: {path}")
+    typer.echo(BEYOND)

@@ -1,0 +1,160 @@
+"""A slide is erased on request: nothing of it is left, and the log still verifies, on either database."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from pipeline.cohort.manifest import load_cohort
+from pipeline.errors import BadManifestError
+from pipeline.files import sha256_of
+from pipeline.project import Project
+from pipeline.study.amendments import freeze
+from pipeline.study.erasure import erase
+from pipeline.study.leases import Ended, Leases, Limits
+from pipeline.study.ledger import Ledger
+from pipeline.study.owner import this_process
+from pipeline.study.protocol import Protocol, study_dir
+from pipeline.study.reading_order import lay_out
+from pipeline.study.readings import Readings
+from pipeline.study.study import Study, slides_of
+from pipeline.study.verify import verify_log
+
+NAME = "Erika-Mustermann-1964"
+OTHERS = ("S-1", "S-3")
+
+
+def protocol() -> Protocol:
+    questions = [{"name": "tumour", "kind": "yes_no", "ask": "Is there a tumour?"}]
+    return Protocol.model_validate(
+        {
+            "study": {"title": "t", "question": "?", "cohort": "cohort.csv"},
+            "models": [{"id": "m-00000000", "sha256": "0" * 64}],
+            "reading": {"readers": ["ada", "bob"], "questions": questions},
+        }
+    )
+
+
+def write_manifest(folder: Path, *slide_ids: str) -> str:
+    rows = [f"/slides/{slide_id}.svs,{slide_id}" for slide_id in slide_ids]
+    (folder / "cohort.csv").write_text("\n".join(["path,slide_id", *rows]) + "\n")
+    return sha256_of(folder / "cohort.csv")
+
+
+@pytest.fixture
+def study(ledger: Ledger, tmp_path: Path) -> Study:
+    """One slide has ended with a message that names its file, and one reader has read it."""
+    project = Project(tmp_path / "p")
+    folder = study_dir(project, "s")
+    folder.mkdir(parents=True)
+    sha256 = write_manifest(folder, "S-1", NAME, "S-3")
+    frozen = protocol()
+    slides = slides_of(load_cohort(folder / "cohort.csv"))
+    ledger.begin("s", frozen.frozen(), sha256, slides, frozen.stages, actor="ada")
+    mine = Leases(ledger, this_process(), Limits(), actor="worker")
+    while lease := mine.take("s"):
+        is_named = lease.slide_id == NAME and lease.stage == "qc"
+        mine.finish(lease, Ended("refused" if is_named else "done", None, f"{lease.slide_id}.svs: said", 1.0, "f" * 64))
+    for path in (project.store_path(NAME) / "zarr.json", project.result_dir(NAME, "m-00000000") / "predictions.csv"):
+        path.parent.mkdir(parents=True)
+        path.write_text("{}")
+    return Study(project, "s", ledger, frozen, sha256)
+
+
+def read_everything(study: Study) -> Readings:
+    assert study.protocol.reading is not None
+    readings = Readings(study.ledger, "s", study.protocol.reading)
+    readings.begin(lay_out(study.protocol.reading, ["S-1", NAME, "S-3"], 0), actor="ada")
+    for reader in ("ada", "bob"):
+        while row := readings.next_of(reader):
+            at = (reader, row.session, row.position)
+            readings.start(*at)
+            readings.give(*at, "tumour", True)
+            readings.sign(*at, seconds=3.0)
+    return readings
+
+
+def everything(ledger: Ledger) -> str:
+    """All that is in the database."""
+    with ledger.database.read() as connection:
+        tables = [connection.execute(text(f"SELECT * FROM {name}")).all() for name in
+                  ("study", "slide", "task", "audit", "reading", "answer")]  # fmt: skip
+    return repr(tables)
+
+
+def test_nothing_of_an_erased_slide_is_left_and_the_log_verifies(study, tmp_path):
+    readings = read_everything(study)
+    before = verify_log(study.ledger.database, "s")
+    assert not before.findings
+    assert NAME in everything(study.ledger)
+
+    write_manifest(study.folder, *OTHERS)
+    erased = erase(study, [NAME], actor="ada", why="on request 17")
+
+    after = verify_log(study.ledger.database, "s", {before.entries: before.head})
+    assert (after.findings, after.erased) == ((), erased.entries)
+    assert erased.entries > 10
+    assert NAME not in everything(study.ledger)
+    if study.ledger.database.is_sqlite:
+        study.ledger.database.close()
+        assert NAME.encode() not in (tmp_path / "gemslide.db").read_bytes()
+    assert not study.project.store_path(NAME).exists()
+    assert not study.project.result_dir(NAME, "m-00000000").exists()
+    assert {slide for slide, *_ in readings.signed("tumour", "unassisted")} == set(OTHERS)
+
+
+def test_the_totals_still_add_up_and_the_study_goes_on(study):
+    write_manifest(study.folder, *OTHERS)
+    erase(study, [NAME], actor="ada", why="on request 17")
+    slides = study.ledger.counts("s").slides
+    assert (sum(slides.values()), slides["done"], slides["excluded"]) == (3, 2, 1)
+    [nameless] = study.ledger.slides("s", state="excluded")
+    assert (nameless.slide_id, nameless.code, nameless.message) == ("erased-1", "erased", "erased on request")
+    [*_, entry] = study.ledger.history("s", "study")
+    assert (entry.action, entry.why, "entries" in json.loads(entry.details)) == ("protocol amended", "on request 17", 0)
+
+
+def test_what_is_still_in_the_manifest_or_in_work_or_unknown_is_not_erased(study):
+    with pytest.raises(BadManifestError, match="still in the manifest"):
+        erase(study, [NAME], actor="ada", why="request")
+    write_manifest(study.folder, *OTHERS)
+    with pytest.raises(BadManifestError, match="is not in study s"):
+        erase(study, ["nobody"], actor="ada", why="request")
+    with pytest.raises(BadManifestError, match="needs its reason"):
+        erase(study, [NAME], actor="ada", why=" ")
+    assert study.project.store_path(NAME).exists()
+    erase(study, [NAME], actor="ada", why="request")
+    with pytest.raises(BadManifestError, match="was erased before"):
+        erase(study, ["erased-1"], actor="ada", why="request")
+
+
+def test_a_slide_that_a_worker_has_is_not_erased(study, ledger):
+    write_manifest(study.folder, "S-1", NAME, "S-3", "S-4")
+    grown = amend_to(study)
+    mine = Leases(ledger, this_process(), Limits(), actor="worker")
+    assert mine.take("s").slide_id == "S-4"
+    write_manifest(study.folder, "S-1", NAME, "S-3")
+    with pytest.raises(BadManifestError, match="Pause the study"):
+        erase(grown, ["S-4"], actor="ada", why="request")
+
+
+def amend_to(study: Study) -> Study:
+
+    after = replace(study, manifest_sha256=sha256_of(study.folder / "cohort.csv"))
+    slides = slides_of(load_cohort(study.folder / "cohort.csv"))
+    with study.ledger.database.write() as connection:
+        freeze(connection, after, slides, actor="ada", why="one more", first=len(study.protocol.stages))
+    return after
+
+
+def test_files_that_still_name_an_erased_slide_are_told(study):
+    (study.project.runs_dir).mkdir()
+    for name, content in (("20260101T000000Z-aaaaaa.json", NAME), ("20260101T000000Z-bbbbbb.json", "S-1")):
+        (study.project.runs_dir / name).write_text(json.dumps({"slides": [content]}))
+    write_manifest(study.folder, *OTHERS)
+    erased = erase(study, [NAME], actor="ada", why="request")
+    assert [path.name for path in erased.still_named_in] == ["20260101T000000Z-aaaaaa.json"]
