@@ -127,8 +127,8 @@ audit = Table(
     ForeignKeyConstraint(["study_id"], ["study.study_id"]),
     Index(None, "study_id", "subject", "seq"),
 )
-"""`before` and `after` are SHA-256 of what was changed; `details` is canonical JSON. `content` is the hash of the others
-from `salt` to `details`, all of which are empty where the entry was erased."""
+"""`before` and `after` are SHA-256 of what was changed; `details` is canonical JSON. `content` is the hash of the
+columns from `salt` to `details`, all of which are empty where the entry was erased."""
 
 READING_STATES = ("open", "started", "signed", "erased")
 
