@@ -157,7 +157,7 @@ class _Amendment:
 
     def _set_task(self, row: Row[Any], state: str) -> Change:
         values: dict[str, Any] = {"state": state, "attempts": 0, "owner": None, "not_before": None}
-        values |= {"code": None, "message": None, "output_sha256": None}
+        values |= {"code": None, "message": None, "output_sha256": None, "measures": None}
         if row.state == "leased":  # who has it now comes too late
             values["token"] = row.token + 1
         is_task = (task.c.study_id == self.study_id, task.c.slide_id == row.slide_id, task.c.position == row.position)

@@ -127,7 +127,9 @@ _FORMS = '"sqlite:////local/path/gemslide.db" or "postgresql://user@host/databas
 
 def _engine(url: URL) -> Engine:
     if url.get_backend_name() != "sqlite":
-        return create_engine(url, **_POOL)
+        engine = create_engine(url, **_POOL)
+        engine.dialect.use_insertmanyvalues_wo_returning = True  # pg8000 sends many rows one by one otherwise
+        return engine
     engine = create_engine(url, connect_args={"timeout": BUSY_S})
     event.listen(engine, "connect", _set_up_sqlite)
     event.listen(engine, "begin", _begin_sqlite)

@@ -60,6 +60,8 @@ class Ended:
     seconds: float = 0.0
     output_sha256: str | None = None
     source_sha256: str | None = None
+    measures: str | None = None
+    """Canonical JSON, for the study's report."""
 
 
 class Leases:
@@ -223,6 +225,7 @@ class Leases:
             "code": ended.code,
             "message": ended.message,
             "output_sha256": ended.output_sha256,
+            "measures": ended.measures,
         }
         changes = [self._change_task(connection, row, values, action or _RESULT.get(ended.state, "task ended"))]
         if ended.state != "again":

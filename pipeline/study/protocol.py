@@ -17,6 +17,7 @@ from pydantic import AfterValidator, Field, model_validator
 from pipeline.cohort.manifest import Cohort, load_cohort
 from pipeline.config import InferConfig, IngestConfig, QualityConfig, load_settings
 from pipeline.errors import BadManifestError, ChangedSourceError
+from pipeline.evaluation.stored import SlideScore
 from pipeline.files import sha256_of, write_text_atomic
 from pipeline.names import find_package
 from pipeline.project import Project, check_name
@@ -62,6 +63,30 @@ class Patience(Section):
     """Before the second attempt; doubled before each further one."""
 
 
+class Analysis(Section):
+    """`[analysis]`: how the report's numbers are made."""
+
+    threshold: float = Field(0.5, gt=0, lt=1)
+    """Probability from which a tile, slide or patient is called positive, with two classes."""
+    slide_score: SlideScore = "max"
+    """A slide's score for a class: its cells' highest probability, their mean, or the mean of the highest tenth."""
+    bootstrap: int = Field(2000, ge=0, le=100_000)
+    """Resamples of the patients for intervals; 0: no intervals."""
+    calibration_bins: int = Field(10, ge=2, le=100)
+    cost_per_hour: float = Field(0.0, ge=0, allow_inf_nan=False)
+    """Of one worker; 0: the report names no costs."""
+    currency: Annotated[str, AfterValidator(check_printable), Field(max_length=8)] = "EUR"
+
+
+class Signer(Section):
+    """`[[signers]]`: who may sign reports and anchors. Where nobody is named, every key may."""
+
+    name: Line
+    key_id: str = Field(pattern=r"^[0-9a-f]{16}$")
+    """As `gemslide study key` has said it."""
+    may: tuple[Literal["authored", "reviewed", "approved", "anchor"], ...] = Field(min_length=1)
+
+
 Measure = Literal["auc", "accuracy", "balanced_accuracy", "sensitivity", "specificity", "kappa"]
 
 
@@ -73,10 +98,18 @@ class Endpoint(Section):
     level: Literal["tile", "slide", "patient"] = "slide"
     model: str = Field(pattern=NAME_PATTERN)
     class_name: Annotated[str, AfterValidator(check_class_name)] | None = None
-    """Of `auc`, `sensitivity` and `specificity`: the positive class."""
+    """Of `auc`, `sensitivity` and `specificity`: the positive class; with two classes the second, if not named."""
+    tile_set: Annotated[str, Field(pattern=NAME_PATTERN)] | None = None
+    """Of level `tile`: the tile set whose labels are the reference."""
     at_least: float | None = Field(None, ge=-1, le=1)
     """The hypothesis: the lower end of the 95 % interval is at least this."""
     kind: Literal["primary", "secondary"] = "secondary"
+
+    @model_validator(mode="after")
+    def fits_together(self) -> Self:
+        if (self.level == "tile") != (self.tile_set is not None):
+            raise ValueError(f"endpoint {self.name}: `tile_set` belongs to level tile, and level tile needs it")
+        return self
 
 
 class Protocol(Section):
@@ -90,6 +123,8 @@ class Protocol(Section):
     """`require_qc = true` ends slides that quality control did not find good as qc_failed."""
     patience: Patience = Patience()
     endpoints: tuple[Endpoint, ...] = ()
+    analysis: Analysis = Analysis()
+    signers: tuple[Signer, ...] = ()
     reading: ReadingConfig | None = None
 
     @model_validator(mode="after")

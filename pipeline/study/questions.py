@@ -28,11 +28,15 @@ class Question(Section):
     high: float = 100.0
     """Of `score`."""
     required: bool = True
+    class_name: Annotated[str, AfterValidator(check_class_name)] | None = None
+    """Of `yes_no` and `score`: the class that is asked about; answers are then held against the slides' labels."""
 
     @model_validator(mode="after")
     def fits_together(self) -> Self:
         if (self.kind == "choice") != bool(self.choices):
             raise ValueError(f"question {self.name}: `choices` belong to kind choice, and kind choice needs them")
+        if self.class_name is not None and self.kind not in ("yes_no", "score"):
+            raise ValueError(f"question {self.name}: `class_name` belongs to the kinds yes_no and score")
         if len(set(self.choices)) != len(self.choices):
             raise ValueError(f"question {self.name}: a choice stands there twice")
         if self.kind == "score" and not self.low < self.high:
@@ -81,6 +85,8 @@ class ReadingConfig(Section):
     adjudicators: tuple[Annotated[str, Field(pattern=NAME_PATTERN)], ...] = ()
     """Who decides where readers disagree; not among the readers."""
     questions: tuple[Question, ...] = Field(min_length=1, max_length=200)
+    note: Annotated[str, AfterValidator(check_printable), Field(max_length=2000)] = ""
+    """Stands at the head of the report: that readers are simulated, say."""
 
     @model_validator(mode="after")
     def names_fit(self) -> Self:

@@ -11,7 +11,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from pipeline.errors import GemslideError, LockedError
 from pipeline.jobs.stage import Stage
@@ -30,12 +30,20 @@ AWAY_S = 600.0
 LONGEST_REST_S = 1.0
 
 
+class Output(NamedTuple):
+    """What a finished task has left."""
+
+    sha256: str
+    measures: str
+    """Canonical JSON."""
+
+
 class StudyWork(Protocol):
     """What a worker does with a task."""
 
     def stage_of(self, lease: Lease) -> Stage: ...
 
-    def output_sha256(self, lease: Lease) -> str: ...
+    def output_of(self, lease: Lease) -> Output: ...
 
 
 class LostLeaseError(Exception):
@@ -118,7 +126,7 @@ class Worker:
         try:
             stage = self._work.stage_of(lease)
             report = stage.run(advance)
-            output = self._work.output_sha256(lease)
+            output = self._work.output_of(lease)
         except GemslideError as error:
             return _of_error(lease, error, time.perf_counter() - start)
         except OSError as error:  # a disk or a share that failed under one slide may come back
@@ -135,7 +143,8 @@ class Worker:
             return Ended("failed", INTERNAL_ERROR, outcome.message, outcome.seconds)
         sources = [found["sha256"] for found in report.inputs if found["id"] == lease.slide_id]
         seconds = round(time.perf_counter() - start, 3)
-        return Ended("done", None, report.warning, seconds, output, sources[0] if sources else None)
+        source = sources[0] if sources else None
+        return Ended("done", None, report.warning, seconds, output.sha256, source, output.measures)
 
 
 def _of_error(lease: Lease, error: GemslideError, seconds: float) -> Ended:

@@ -191,6 +191,21 @@ def study_countersign(
     run_countersign(anchor, project, key)
 
 
+@study_cli.command("report")
+def study_report(
+    study: StudyArgument,
+    out: Annotated[
+        Path | None, typer.Option(file_okay=False, help="Folder to make.", show_default="in the study")
+    ] = None,
+    project: ProjectOption = HERE,
+    as_json: JsonOption = False,
+) -> None:
+    """Write the report: one HTML page, PDF, and every table as CSV. Before the end it is an interim report."""
+    from pipeline.verbs.study_report import run_report
+
+    run_report(study, project, out, as_json=as_json)
+
+
 @study_cli.command("sign")
 def study_sign(
     study: StudyArgument,
