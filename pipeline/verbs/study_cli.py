@@ -122,6 +122,25 @@ def study_erase(
     run_erase(study, project, slides, why)
 
 
+@study_cli.command("export")
+def study_export(
+    study: StudyArgument,
+    out: Annotated[Path, typer.Option(file_okay=False, help="Folder to make.")],
+    key: Annotated[
+        Path,
+        typer.Option(dir_okay=False, help="Secret key of the pseudonyms, outside the project; drawn if not there."),
+    ],
+    results: Annotated[
+        list[str] | None, typer.Option("--result", help='File of each slide\'s results, such as "predictions.csv".')
+    ] = None,
+    project: ProjectOption = HERE,
+) -> None:
+    """Write tables and results under pseudonyms, for others; refused where any file names somebody."""
+    from pipeline.verbs.study_privacy import run_export
+
+    run_export(study, project, out, key, results or [])
+
+
 @study_cli.command("reproduce")
 def study_reproduce(
     study: StudyArgument,

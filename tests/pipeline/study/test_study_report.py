@@ -196,7 +196,7 @@ def test_a_report_is_one_page_a_pdf_and_tables_and_stands_in_the_log(ledger, tmp
     assert len(tables["slides"]) == 33
     assert {row["met"] for row in tables["endpoints"]} <= {"yes", "no", "–"}
     assert tables["exclusions"] == [{"reason": HOSTILE, "slides": "1"}]
-    assert {row["stage"]: row["EUR each"] for row in tables["times"]}[f"infer {MODEL}"] == str(2.0 / 60)
+    assert {row["stage"]: row["EUR each"] for row in tables["times"]}[f"infer {MODEL}"][:6] == "0.0333"
     assert {row["measure"] for row in tables["agreement"]} == {"Cohen’s kappa", "concordance", "Fleiss’ kappa"}
     assert {row["arm"] for row in tables["mrmc"]} == {"unassisted", "assisted", "assisted − unassisted"}
     assert {"endpoints_by_site", "endpoints_by_scanner", "calibration", "hashes", "readers_and_labels"} <= set(tables)
