@@ -63,8 +63,15 @@ def freeze(
         "version": row.version + 1,
     }
     connection.execute(update(study).where(study.c.study_id == after.study_id).values(values))
-    append(connection, after.study_id, [study_change(connection, after.study_id, row, actor, "protocol amended", why)])
+    changed = changed_sections(json.loads(row.protocol), json.loads(canonical(frozen)))
+    change = study_change(connection, after.study_id, row, actor, "protocol amended", why, changed=changed)
+    append(connection, after.study_id, [change])
     _Amendment(connection, after.study_id, after.protocol.stages, first, actor, why).carry_out(slides)
+
+
+def changed_sections(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    """Sections of the protocol that differ; of who may sign, say."""
+    return sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
 
 
 def first_changed(before: Protocol, after: Protocol) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import tomli_w
 from pydantic import AfterValidator, Field, model_validator
@@ -78,6 +78,18 @@ class Analysis(Section):
     currency: Annotated[str, AfterValidator(check_printable), Field(max_length=8)] = "EUR"
 
 
+class Validation(Section):
+    """`[validation]`: of digital pathology against glass slides, along the guideline of the College of American
+    Pathologists (Evans et al., Arch Pathol Lab Med 146:440, 2022)."""
+
+    question: str = Field(pattern=NAME_PATTERN)
+    """Whose answers are compared: the diagnosis."""
+    min_cases: int = Field(60, ge=1)
+    min_concordance: float = Field(0.95, gt=0, le=1)
+    """Of each reader with themselves, glass against digital."""
+    min_washout_days: float = Field(14.0, ge=0)
+
+
 class Signer(Section):
     """`[[signers]]`: who may sign reports and anchors. Where nobody is named, every key may."""
 
@@ -126,6 +138,7 @@ class Protocol(Section):
     analysis: Analysis = Analysis()
     signers: tuple[Signer, ...] = ()
     reading: ReadingConfig | None = None
+    validation: Validation | None = None
 
     @model_validator(mode="after")
     def names_fit(self) -> Self:
@@ -137,6 +150,8 @@ class Protocol(Section):
         names = [each.name for each in self.endpoints]
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(f"[[endpoints]] have the name {', '.join(twice)} more than once")
+        if self.validation is not None:
+            _check_validation(self.validation, self.reading)
         return self
 
     @property
@@ -147,6 +162,19 @@ class Protocol(Section):
     def frozen(self) -> dict[str, object]:
         """As the ledger keeps it: every setting with its value, also those that were left at their defaults."""
         return self.model_dump(mode="json")
+
+
+def _check_validation(validation: Validation, reading: ReadingConfig | None) -> None:
+    if reading is None or set(reading.arms) != {"glass", "digital"}:
+        raise ValueError('[validation] needs [reading] with arms = ["glass", "digital"]')
+    if reading.washout_days < validation.min_washout_days:
+        raise ValueError(
+            f"[reading] washout_days = {reading.washout_days:g} is below [validation] min_washout_days = "
+            f"{validation.min_washout_days:g}"
+        )
+    names = [question.name for question in reading.questions if question.kind in ("choice", "yes_no")]
+    if validation.question not in names:
+        raise ValueError(f"[validation] question {validation.question}: of kind choice or yes_no there are {names}")
 
 
 def study_dir(project: Project, study_id: str) -> Path:
@@ -210,11 +238,14 @@ def _package(model: StudyModel, project: Project) -> Path:
     return package
 
 
-def new_protocol(project: Project, study_id: str, about: AboutStudy, models: Sequence[str]) -> Path:
+def new_protocol(
+    project: Project, study_id: str, about: AboutStudy, models: Sequence[str], template: str | None = None
+) -> Path:
     """Write a protocol for people to complete; its settings are the project's.
 
     Args:
         about: `cohort` is relative to the current folder.
+        template: "cap-validation" adds the design of a validation of digital pathology.
 
     Raises:
         BadManifestError: there is one already, or the cohort cannot be read. UnreadableError: no such model.
@@ -225,7 +256,7 @@ def new_protocol(project: Project, study_id: str, about: AboutStudy, models: Seq
     load_cohort(Path(about.cohort))
     packages = [find_package(model, project) for model in models]
     settings = load_settings(project.settings_path)
-    content = {
+    content: dict[str, Any] = {
         "study": {
             **about.model_dump(),
             "cohort": os.path.relpath(os.path.abspath(about.cohort), path.parent.absolute()),
@@ -235,10 +266,33 @@ def new_protocol(project: Project, study_id: str, about: AboutStudy, models: Seq
         "qc": settings.qc.model_dump(mode="json", exclude_unset=True),
         "infer": settings.infer.model_dump(mode="json", exclude_unset=True),
     }
+    content |= TEMPLATES[template] if template else {}
     parse_section(Protocol, content, where="the study")
     write_text_atomic(path, _HEADING + tomli_w.dumps({name: table for name, table in content.items() if table}))
     return path
 
+
+TEMPLATES: dict[str, dict[str, Any]] = {
+    "cap-validation": {
+        "reading": {
+            "readers": ["reader-1"],
+            "arms": ["glass", "digital"],
+            "order": "crossover",
+            "washout_days": 14.0,
+            "questions": [
+                {
+                    "name": "diagnosis",
+                    "ask": "What is the diagnosis?",
+                    "kind": "choice",
+                    "choices": ["benign", "atypical", "malignant"],
+                },
+                {"name": "remarks", "ask": "Anything to say about the slide?", "kind": "text", "required": False},
+            ],
+        },
+        "validation": {"question": "diagnosis", "min_cases": 60, "min_concordance": 0.95, "min_washout_days": 14.0},
+    },
+}
+"""Sections that `study init --template` writes, to complete."""
 
 _HEADING = """\
 # Protocol of a study. It is frozen when the study begins; later changes are amendments, each with its reason.

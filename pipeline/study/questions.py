@@ -72,8 +72,9 @@ class ReadingConfig(Section):
 
     readers: tuple[Annotated[str, Field(pattern=NAME_PATTERN)], ...] = Field(min_length=1, max_length=1000)
     """Pseudonyms: names stand elsewhere."""
-    arms: tuple[Literal["unassisted", "assisted"], ...] = ("unassisted",)
-    """Every reader reads every one of their slides once in each. `unassisted` shows no prediction of a model."""
+    arms: tuple[Literal["unassisted", "assisted", "glass", "digital"], ...] = ("unassisted",)
+    """Every reader reads every one of their slides once in each. `assisted` alone shows predictions of a model; `glass`
+    is read at the microscope."""
     order: Literal["crossover", "sequential"] = "crossover"
     """Crossover: half of the readers begin with the second arm. Sequential: all begin with the first."""
     repeats: int = Field(1, ge=1, le=10)

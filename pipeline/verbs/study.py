@@ -18,6 +18,7 @@ from pipeline.errors import BadManifestError
 from pipeline.project import Project, open_project
 from pipeline.study.amendments import amend
 from pipeline.study.ledger import Ledger
+from pipeline.study.priorities import prioritize
 from pipeline.study.progress import Progress, progress_of
 from pipeline.study.protocol import AboutStudy, new_protocol
 from pipeline.study.retries import retry
@@ -29,11 +30,18 @@ MAX_SHOWN = 50
 
 
 def run_init(
-    study_id: str, project_dir: Path, cohort: Path, models: list[str], *, title: str, question: str, seed: int
+    study_id: str,
+    project_dir: Path,
+    cohort: Path,
+    models: list[str],
+    *,
+    title: str,
+    question: str,
+    template: str | None,
 ) -> None:
     with report_errors():
-        about = AboutStudy(title=title, question=question, cohort=str(cohort), seed=seed)
-        path = new_protocol(open_project(project_dir), study_id, about, models)
+        about = AboutStudy(title=title, question=question, cohort=str(cohort), seed=0)
+        path = new_protocol(open_project(project_dir), study_id, about, models, template)
     typer.echo(f"{path}: complete it, then `gemslide study run {study_id}` freezes it and begins.")
 
 
@@ -120,6 +128,12 @@ def run_retry(study_id: str, project_dir: Path, slides: list[str], state: str | 
     with opened(project_dir) as (_, ledger):
         retried = retry(ledger, study_id, slides, state, actor=actor_here(), why=why)
     typer.echo(f"study {study_id}: {len(retried)} slides go on; start workers with `run` or `work`.")
+
+
+def run_prioritize(study_id: str, project_dir: Path, slides: list[str], priority: int, why: str) -> None:
+    with opened(project_dir) as (_, ledger):
+        prioritize(ledger, study_id, slides, priority, actor=actor_here(), why=why)
+    typer.echo(f"study {study_id}: {len(slides)} slides have priority {priority}.")
 
 
 def _print(progress: Progress, ledger: Ledger, study_id: str, *, as_json: bool) -> None:

@@ -24,13 +24,16 @@ def study_init(
     models: Annotated[list[str], typer.Option("--model", help="Model id; may be repeated.")],
     title: Annotated[str, typer.Option(help="Title of the study.", show_default="to be written")] = "",
     question: Annotated[str, typer.Option(help="What it is to answer.", show_default="to be written")] = "",
-    seed: Annotated[int, typer.Option(min=0, help="Of everything drawn at random.")] = 0,
+    template: Annotated[
+        Literal["cap-validation"] | None,
+        typer.Option(help="Add a design: validation of digital pathology as CAP's guideline has it."),
+    ] = None,
     project: ProjectOption = HERE,
 ) -> None:
     """Write a protocol, studies/STUDY/study.toml, to complete before the study begins."""
     from pipeline.verbs.study import run_init
 
-    run_init(study, project, cohort, models, title=title, question=question, seed=seed)
+    run_init(study, project, cohort, models, title=title, question=question, template=template)
 
 
 @study_cli.command("run")
@@ -99,6 +102,20 @@ def study_retry(
     from pipeline.verbs.study import run_retry
 
     run_retry(study, project, slides or [], state, why)
+
+
+@study_cli.command("prioritize")
+def study_prioritize(
+    study: StudyArgument,
+    slides: Annotated[list[str], typer.Argument(metavar="SLIDE", help="Slide ids.")],
+    why: WhyOption,
+    priority: Annotated[int, typer.Option(min=-100, max=100, help="Higher comes first; all begin with 0.")] = 1,
+    project: ProjectOption = HERE,
+) -> None:
+    """Let workers take some slides before the others."""
+    from pipeline.verbs.study import run_prioritize
+
+    run_prioritize(study, project, slides, priority, why)
 
 
 @study_cli.command("amend")

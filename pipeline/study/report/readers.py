@@ -15,6 +15,7 @@ from pipeline.evaluation.mrmc import ArmScores, MrmcEstimate, mrmc_auc, mrmc_dif
 from pipeline.study.questions import Question, ReadingConfig
 from pipeline.study.report.facts import Facts
 from pipeline.study.report.table import Cell, Table, interval
+from pipeline.study.report.validation import validation_table
 
 Row = tuple[Cell, ...]
 
@@ -27,7 +28,7 @@ def reader_tables(facts: Facts) -> list[Table]:
     signed = facts.readings[facts.readings["state"] == "signed"]
     given = signed.merge(facts.answers, on=["reader", "session", "position"])
     tables = [_progress(facts.readings), _agreement(config, given, facts), _with_themselves(config, given)]
-    tables += [_against_labels(config, given, facts), _mrmc(config, given, facts)]
+    tables += [_against_labels(config, given, facts), _mrmc(config, given, facts), *validation_table(facts, given)]
     return [table for table in tables if table.rows]
 
 
@@ -145,8 +146,9 @@ def _mrmc(config: ReadingConfig, given: pd.DataFrame, facts: Facts) -> Table:
         for arm, scores in arms.items():
             rows += _estimated(question.name, arm, lambda s=scores: mrmc_auc(s))  # type: ignore[misc]
         if len(arms) == 2:
-            one, other = (arms[name] for name in ("assisted", "unassisted"))
-            rows += _estimated(question.name, "assisted − unassisted", lambda a=one, b=other: mrmc_difference(a, b))  # type: ignore[misc]
+            first, second = config.arms
+            one, other = arms[second], arms[first]
+            rows += _estimated(question.name, f"{second} − {first}", lambda a=one, b=other: mrmc_difference(a, b))  # type: ignore[misc]
     columns = ("question", "arm", "AUC or difference", "95 % interval", "p", "degrees of freedom", "by reader")
     note = (
         "Readers and cases are both samples: variances are those of U-statistics (Gallas 2006), as iMRMC has them. "
