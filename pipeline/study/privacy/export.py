@@ -17,7 +17,8 @@ from pipeline.errors import BadManifestError, LeakageError
 from pipeline.files import new_folder, sha256_of
 from pipeline.study.chain import Change, append, digest
 from pipeline.study.privacy.keyed import PseudonymKey
-from pipeline.study.privacy.scan import find_identifiers, is_searchable
+from pipeline.study.privacy.names import is_searchable
+from pipeline.study.privacy.scan import find_identifiers
 from pipeline.study.report.facts import Facts, gather, text_of
 from pipeline.study.rows import STUDY_SUBJECT
 from pipeline.study.study import Study

@@ -6,66 +6,18 @@ have; of TIFF files only our own descriptions; of pictures none that carries tex
 
 from __future__ import annotations
 
-import re
 import struct
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection
 from pathlib import Path
 
-import pydicom
 import tifffile
-from PIL import Image, UnidentifiedImageError
-from pydicom.datadict import keyword_for_tag
 
-from pipeline.study.privacy.dicom_attributes import ALLOWED, MUST_BE_EMPTY
+from pipeline.study.privacy.dicom_scan import judge_dicom
+from pipeline.study.privacy.names import Names
 from training.foundation.reading import read_regular
 
 MAX_BYTES = 2**30
-SHORTEST = 4
-"""Names of fewer letters, or of fewer digits, would be found in numbers and words by chance."""
 TEXT_SUFFIXES = (".csv", ".json", ".geojson", ".txt")
-_TOKEN = re.compile(r"[A-Za-z0-9_.-]+")
-_ENDS = ".-_"
-
-
-@dataclass(frozen=True)
-class Names:
-    """Names that must not leave, for searching."""
-
-    tokens: frozenset[str]
-    phrases: tuple[str, ...]
-    """Those that are more than one word."""
-
-    @classmethod
-    def of(cls, names: Collection[str]) -> Names:
-        searched = {name.casefold() for name in names if is_searchable(name)}
-        tokens = frozenset(name for name in searched if _TOKEN.fullmatch(name))
-        return cls(tokens, tuple(sorted(searched - tokens)))
-
-    def first_in(self, text: str) -> str | None:
-        """A name that stands in a text; None where none does."""
-        folded = text.casefold()
-        for match in _TOKEN.finditer(folded):
-            for token in _readings(match[0]):
-                if token in self.tokens:
-                    return token
-        return next((phrase for phrase in self.phrases if phrase in folded), None)
-
-
-def is_searchable(name: str) -> bool:
-    """Whether a name is long enough to be told from chance."""
-    return len(name) >= SHORTEST and not (name.isdigit() and len(name) < SHORTEST + 2)
-
-
-def _readings(token: str) -> Iterator[str]:
-    """A word as it stands, without points at its ends, without suffixes as of a file, and its parts."""
-    yield token
-    yield token.strip(_ENDS)
-    stem = token
-    while "." in stem:
-        stem = stem.rpartition(".")[0]
-        yield stem
-    yield from re.split(r"[_.-]", token)
 
 
 def find_identifiers(folder: Path, names: Collection[str]) -> list[str]:
@@ -93,7 +45,7 @@ def _judge(path: Path, names: Names) -> str | None:
     if path.suffix in TEXT_SUFFIXES:
         return _in_text(path, names)
     if path.suffix == ".dcm":
-        return _in_dicom(path, names)
+        return judge_dicom(path, names)
     if path.suffix in (".tif", ".tiff"):
         return _in_tiff(path, names)
     if path.suffix == ".png":
@@ -107,31 +59,6 @@ def _in_text(path: Path, names: Names) -> str | None:
     except (OSError, UnicodeDecodeError) as error:
         return f"cannot be read ({type(error).__name__})"
     return "names a slide, patient, site, reader or file" if names.first_in(text) else None
-
-
-def _in_dicom(path: Path, names: Names) -> str | None:
-    try:
-        dataset = pydicom.dcmread(path, stop_before_pixels=True)
-        elements = [*dataset.file_meta, *dataset.iterall()]
-    except (OSError, ValueError, AttributeError, pydicom.errors.InvalidDicomError) as error:
-        return f"cannot be read as DICOM ({type(error).__name__})"
-    for element in elements:
-        keyword = keyword_for_tag(element.tag)
-        if keyword in MUST_BE_EMPTY:
-            if not _is_empty(element.value):
-                return f"has {keyword}, which can say whose slide it is"
-        elif keyword not in ALLOWED:
-            return f"has the attribute {keyword or element.tag}, which our own results do not have"
-        if element.VR in TEXTS and names.first_in(str(element.value)):
-            return f"{keyword} names a slide, patient, site, reader or file"
-    return None
-
-
-TEXTS = frozenset({"AE", "CS", "LO", "LT", "PN", "SH", "ST", "UC", "UR", "UT", "DA", "DT", "IS"})
-
-
-def _is_empty(value: object) -> bool:
-    return value is None or str(value).strip("^ ") in ("", "[]", "None")
 
 
 def _in_tiff(path: Path, names: Names) -> str | None:
@@ -162,9 +89,18 @@ NUMBERS_OF_TIFF = frozenset({
 
 
 def _in_png(path: Path) -> str | None:
-    try:
-        with Image.open(path) as image:
-            said = [key for key in image.info if key not in ("dpi", "gamma", "srgb", "transparency")]
-    except (OSError, ValueError, UnidentifiedImageError, Image.DecompressionBombError) as error:
-        return f"cannot be read as PNG ({type(error).__name__})"
-    return f"carries text ({', '.join(map(str, said[:3]))})" if said else None
+    """Of the chunks of a PNG file only those that say how pixels are shown."""
+    data = read_regular(path, max_bytes=MAX_BYTES)
+    if not data.startswith(PNG_SIGNATURE):
+        return "cannot be read as PNG"
+    at = len(PNG_SIGNATURE)
+    while at + 8 <= len(data):
+        length, kind = struct.unpack_from(">I4s", data, at)
+        if kind not in PIXEL_CHUNKS:
+            return f"has the chunk {kind!r}, which can carry text"
+        at += length + 12
+    return None if at == len(data) else "cannot be read as PNG"
+
+
+PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+PIXEL_CHUNKS = frozenset((b"IHDR", b"PLTE", b"IDAT", b"IEND", b"tRNS", b"gAMA", b"cHRM", b"sRGB", b"pHYs", b"sBIT"))
