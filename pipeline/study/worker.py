@@ -77,14 +77,15 @@ class Worker:
         rest_s = 0.05
         looked = 0.0
         while True:
+            # Not only when there is nothing else to do: a slide would wait for its dead worker until the study's end.
+            if time.monotonic() - looked >= min(1.0, self._limits.lease_s / BEATS_PER_LEASE):
+                patiently(lambda: self._leases.steal(study_id))
+                looked = time.monotonic()
             if lease is not None:
                 lease, count, rest_s = self._do(lease), count + 1, 0.05
                 continue
             if patiently(until):
                 return count
-            if time.monotonic() - looked >= min(1.0, self._limits.lease_s / BEATS_PER_LEASE):
-                looked = time.monotonic()
-                patiently(lambda: self._leases.steal(study_id))
             lease = patiently(lambda: self._leases.take(study_id))
             if lease is None:
                 time.sleep(rest_s)
