@@ -3,8 +3,9 @@ in transactions that are whole or not there."""
 
 from __future__ import annotations
 
+import logging
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -24,6 +25,11 @@ BUSY_S = 60.0
 _MIGRATING = 7_331_017
 """Of PostgreSQL's advisory lock while tables are made or changed."""
 _POOL = {"pool_pre_ping": True}
+_AWAY = frozenset({"57P01", "57P02", "57P03", "53300"})
+"""SQLSTATEs by which a PostgreSQL server lets nobody in: it shuts down, has crashed, starts up, or has no connection
+to spare."""
+_REFUSING = ("28", "3D")
+"""Beginnings of SQLSTATEs: not this user or password; no such database."""
 
 
 class LedgerAwayError(UnreadableError):
@@ -127,6 +133,8 @@ _FORMS = '"sqlite:////local/path/gemslide.db" or "postgresql://user@host/databas
 
 def _engine(url: URL) -> Engine:
     if url.get_backend_name() != "sqlite":
+        # Of a connection that the server has cut SQLAlchemy would say, with a traceback, that it could not be closed.
+        logging.getLogger("sqlalchemy.pool").setLevel(logging.CRITICAL)
         engine = create_engine(url, **_POOL)
         engine.dialect.use_insertmanyvalues_wo_returning = True  # pg8000 sends many rows one by one otherwise
         return engine
@@ -152,6 +160,8 @@ def _explained(url: URL) -> Iterator[None]:
     """Turn the database's own errors into ones that say what to do."""
     try:
         yield
+    except ConnectionError as error:  # pg8000 lets some of them through as they are
+        raise LedgerAwayError(f"{shown(url)}: the connection to the ledger was cut: {error.strerror}.") from error
     except (OperationalError, InterfaceError) as error:
         if "locked" in str(error.orig):
             raise LockedError(
@@ -159,6 +169,10 @@ def _explained(url: URL) -> Iterator[None]:
             ) from error
         raise LedgerAwayError(f"{shown(url)}: the ledger cannot be reached or written: {_reason(error)}.") from error
     except DBAPIError as error:
+        if _sqlstate(error) in _AWAY:
+            raise LedgerAwayError(f"{shown(url)}: the ledger does not answer now: {_reason(error)}.") from error
+        if (_sqlstate(error) or "").startswith(_REFUSING):
+            raise UnreadableError(f"{shown(url)}: the server refuses it: {_reason(error)}.") from error
         if error.connection_invalidated:
             raise LedgerAwayError(f"{shown(url)}: the connection to the ledger was cut.") from error
         if "not a database" in str(error.orig):
@@ -167,4 +181,16 @@ def _explained(url: URL) -> Iterator[None]:
 
 
 def _reason(error: DBAPIError) -> str:
-    return str(error.orig).splitlines()[0][:300] if error.orig else "no reason given"
+    said = _said(error).get("M") or (str(error.orig).splitlines()[0] if error.orig else "no reason given")
+    return said[:300]
+
+
+def _sqlstate(error: DBAPIError) -> str | None:
+    """PostgreSQL's code for an error; None where it said nothing."""
+    return _said(error).get("C")
+
+
+def _said(error: DBAPIError) -> Mapping[str, str]:
+    """The fields of a server's message, as pg8000 has them: C is its code, M what it says."""
+    said = error.orig.args[0] if error.orig and error.orig.args else None
+    return said if isinstance(said, dict) else {}

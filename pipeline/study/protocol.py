@@ -60,7 +60,7 @@ class Patience(Section):
     max_attempts: int = Field(3, ge=1, le=100)
     """Of one task; then the slide is set aside."""
     backoff_s: float = Field(5.0, ge=0, le=86_400)
-    """Before the second attempt; doubled before each further one."""
+    """Before the second attempt; doubled before each further one, up to an hour."""
 
 
 class Analysis(Section):

@@ -23,6 +23,7 @@ from pipeline.study.ledger import Ledger, NewSlide
 from pipeline.study.measures import measures_of
 from pipeline.study.origin import Origin, write_origin
 from pipeline.study.owner import this_process
+from pipeline.study.patience import patiently
 from pipeline.study.protocol import (
     PROTOCOL_FILE,
     Protocol,
@@ -180,4 +181,5 @@ def work_on(
     def is_over() -> bool:
         return study.ledger.counts(study.study_id).is_over or study.ledger.study(study.study_id).state == "paused"
 
-    return Worker(leases, study.limits, _Work(stages, origin_of(study)), said=said).run(study.study_id, until=is_over)
+    origin = patiently(lambda: origin_of(study))
+    return Worker(leases, study.limits, _Work(stages, origin), said=said).run(study.study_id, until=is_over)

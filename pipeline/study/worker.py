@@ -11,22 +11,18 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol
 
-from pipeline.errors import GemslideError, LockedError
+from pipeline.errors import GemslideError
 from pipeline.jobs.stage import Stage
 from pipeline.progress import Advance
 from pipeline.run_record import INTERNAL_ERROR, SlideOutcome
-from pipeline.study.database import LedgerAwayError
 from pipeline.study.leases import Ended, Lease, Leases, Limits
-
-Answer = TypeVar("Answer")
+from pipeline.study.patience import patiently
 
 MAY_HEAL = frozenset({"locked", "disk_full", "failed_process"})
 """Codes of what another time may not meet again."""
 BEATS_PER_LEASE = 4
-AWAY_S = 600.0
-"""How long a worker waits for a database that does not answer."""
 LONGEST_REST_S = 1.0
 
 
@@ -77,19 +73,20 @@ class Worker:
             until: asked when no task can be taken: whether the study is over, or paused.
         """
         count = 0
-        lease = self._patiently(lambda: self._leases.take(study_id))
+        lease = patiently(lambda: self._leases.take(study_id))
         rest_s = 0.05
         looked = 0.0
         while True:
+            # Not only when there is nothing else to do: a slide would wait for its dead worker until the study's end.
+            if time.monotonic() - looked >= min(1.0, self._limits.lease_s / BEATS_PER_LEASE):
+                patiently(lambda: self._leases.steal(study_id))
+                looked = time.monotonic()
             if lease is not None:
                 lease, count, rest_s = self._do(lease), count + 1, 0.05
                 continue
-            if self._patiently(until):
+            if patiently(until):
                 return count
-            if time.monotonic() - looked >= min(1.0, self._limits.lease_s / BEATS_PER_LEASE):
-                looked = time.monotonic()
-                self._patiently(lambda: self._leases.steal(study_id))
-            lease = self._patiently(lambda: self._leases.take(study_id))
+            lease = patiently(lambda: self._leases.take(study_id))
             if lease is None:
                 time.sleep(rest_s)
                 rest_s = min(2 * rest_s, LONGEST_REST_S)
@@ -104,21 +101,10 @@ class Worker:
         except KeyboardInterrupt:
             self._leases.release(lease, "the worker was ended")
             raise
-        counted, following = self._patiently(lambda: self._leases.finish(lease, ended, take_next=True))
+        counted, following = patiently(lambda: self._leases.finish(lease, ended, take_next=True))
         if counted:
             self._said(lease, ended)
         return following
-
-    def _patiently(self, ask: Callable[[], Answer]) -> Answer:
-        """What the ledger answers, also when its database is away for a while: what was worked on is not lost."""
-        give_up = time.monotonic() + AWAY_S
-        while True:
-            try:
-                return ask()
-            except (LedgerAwayError, LockedError):
-                if time.monotonic() > give_up:
-                    raise
-                time.sleep(LONGEST_REST_S)
 
     def _ended(self, lease: Lease, advance: Advance) -> Ended:
         start = time.perf_counter()

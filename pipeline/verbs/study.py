@@ -18,6 +18,7 @@ from pipeline.errors import BadManifestError
 from pipeline.project import Project, open_project
 from pipeline.study.amendments import amend
 from pipeline.study.ledger import Ledger
+from pipeline.study.patience import AWAY_S, patiently
 from pipeline.study.priorities import prioritize
 from pipeline.study.progress import Progress, progress_of
 from pipeline.study.protocol import AboutStudy, new_protocol
@@ -46,12 +47,20 @@ def run_init(
 
 
 @contextmanager
-def opened(project_dir: Path, *, as_json: bool = False) -> Iterator[tuple[Project, Ledger]]:
-    """A project and its ledger, for one verb; what is wrong with them is said in one message."""
+def opened(project_dir: Path, *, as_json: bool = False, wait: bool = False) -> Iterator[tuple[Project, Ledger]]:
+    """A project and its ledger, for one verb; what is wrong with them is said in one message.
+
+    Args:
+        wait: for a ledger whose database is away; for who works where nobody looks.
+    """
     with report_errors(as_json=as_json):
         project = open_project(project_dir)
-        with open_ledger(project) as ledger:
+        with patiently(lambda: open_ledger(project), said=_say_wait) if wait else open_ledger(project) as ledger:
             yield project, ledger
+
+
+def _say_wait(why: str) -> None:
+    typer.echo(f"{why} Waiting for it, {AWAY_S / 60:.0f} minutes at most.", err=True)
 
 
 def run_study(study_id: str, project_dir: Path, *, workers: int | None, devices: str, as_json: bool) -> None:
@@ -69,7 +78,7 @@ def run_study(study_id: str, project_dir: Path, *, workers: int | None, devices:
             return ledger.counts(study_id).is_over or ledger.study(study_id).state == "paused"
 
         if not counts.is_over:
-            LocalPool(command, number, is_over).run()
+            LocalPool(command, number, lambda: patiently(is_over, said=_say_wait)).run()
         progress = progress_of(ledger, study.study_id)
         _print(progress, ledger, study_id, as_json=as_json)
     if any(number for state, number in progress.counts.slides.items() if state not in ("done", "excluded")):
@@ -85,8 +94,8 @@ def _begun(project: Project, study_id: str, ledger: Ledger) -> Study:
 
 
 def run_work(study_id: str, project_dir: Path, *, devices: str) -> None:
-    with opened(project_dir) as (project, ledger):
-        study = open_study(project, study_id, ledger)
+    with opened(project_dir, wait=True) as (project, ledger):
+        study = patiently(lambda: open_study(project, study_id, ledger))
         from pipeline.inference.devices import named_devices
         from pipeline.inference.stage import close_devices
         from pipeline.study.study import work_on
