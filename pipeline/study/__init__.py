@@ -10,6 +10,7 @@ __all__, __getattr__ = public_names(
         "erasure": "Erased erase",
         "ledger": "Ledger",
         "local_pool": "LocalPool worker_command workers_that_fit",
+        "patience": "AWAY_S patiently",
         "progress": "Progress progress_of",
         "protocol": "AboutStudy new_protocol study_dir",
         "readings": "Readings",
