@@ -11,6 +11,7 @@ __all__, __getattr__ = public_names(
         "ledger": "Ledger",
         "leakage": "check_leakage",
         "local_pool": "LocalPool worker_command workers_that_fit",
+        "patience": "AWAY_S patiently",
         "priorities": "prioritize",
         "privacy.export": "export_study",
         "privacy.keyed": "open_pseudonym_key",
