@@ -50,10 +50,10 @@ class ChaosPool:
             while not self._is_over and len(self._running) < self._how.workers:
                 self._start()
             now = time.monotonic()
-            if now >= kill_at:
+            if now >= kill_at and self.counts.killed < self._how.most_kills:
                 self._kill_one()
                 kill_at = now + self._how.kill_every_s
-            if now >= freeze_at:
+            if now >= freeze_at and self.counts.frozen < self._how.most_freezes:
                 self._freeze_one(now)
                 freeze_at = now + self._how.freeze_every_s
             self._end_freeze(now)

@@ -24,6 +24,9 @@ class Disturbance:
     freeze_every_s: float = inf
     freeze_s: float = 0.0
     """How long one stands still."""
+    most_kills: float = inf
+    most_freezes: float = inf
+    """Bounds for a run that has to end soon, however slow the machine is."""
 
 
 @dataclass(frozen=True)

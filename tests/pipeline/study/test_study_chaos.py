@@ -7,7 +7,7 @@ import pytest
 from tests.pipeline.study.chaos import Chaos, Plan
 from tests.pipeline.study.chaos_workers import Disturbance
 
-HOW = Disturbance(workers=3, kill_every_s=2.0, freeze_every_s=3.0, freeze_s=4.5)
+HOW = Disturbance(workers=3, kill_every_s=2.0, freeze_every_s=5.0, freeze_s=4.5, most_kills=6, most_freezes=1)
 PLAN = Plan(slides=14, how=HOW, away_s=1.0, full_s=1.0)
 
 
