@@ -81,7 +81,9 @@ class Workers:
         """
         if self._counts.exists():
             return Counts(**json.loads(self._counts.read_text(encoding="utf-8")))
-        assert self._process.poll() is None, f"no workers: {self._process.returncode}. {self.last_words()}"
+        # Not `poll`, after which the number could be another process's, which would be ended in its place.
+        gone = os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        assert gone is None, f"no workers: {gone}. {self.last_words()}"
         return None
 
     def last_words(self) -> str:
