@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
@@ -141,12 +140,12 @@ def table(study: Study) -> list[tuple[object, ...]]:
     return list(found.rows)
 
 
-def test_the_template_makes_a_protocol_that_holds(gemslide, road, tmp_path: Path):
+def test_the_template_makes_a_protocol_that_holds(gemslide, road_copy):
     done = gemslide(
-        "study", "init", "v", "--cohort", road.cohort, "--model", road.model_id, "--template", "cap-validation",
-        "--project", road.project.root,
+        "study", "init", "v", "--cohort", road_copy.cohort, "--model", road_copy.model_id, "--template", "cap-validation",
+        "--project", road_copy.project.root,
     )  # fmt: skip
     assert done.code == 0, done.err
-    text = (road.project.root / "studies" / "v" / "study.toml").read_text()
+    text = (road_copy.project.root / "studies" / "v" / "study.toml").read_text()
     assert 'arms = [\n    "glass",\n    "digital",\n]' in text
     assert "min_cases = 60" in text
