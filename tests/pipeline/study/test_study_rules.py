@@ -142,8 +142,8 @@ def table(study: Study) -> list[tuple[object, ...]]:
 
 def test_the_template_makes_a_protocol_that_holds(gemslide, road_copy):
     done = gemslide(
-        "study", "init", "v", "--cohort", road_copy.cohort, "--model", road_copy.model_id, "--template", "cap-validation",
-        "--project", road_copy.project.root,
+        "study", "init", "v", "--cohort", road_copy.cohort, "--model", road_copy.model_id,
+        "--template", "cap-validation", "--project", road_copy.project.root,
     )  # fmt: skip
     assert done.code == 0, done.err
     text = (road_copy.project.root / "studies" / "v" / "study.toml").read_text()
