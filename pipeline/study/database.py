@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from ssl import SSLError
 
 from alembic import command
 from alembic.config import Config
@@ -17,13 +18,15 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, Operationa
 
 from pipeline.errors import BadRecipeError, DamagedStoreError, LockedError, UnreadableError
 from pipeline.study.file_system import check_local
+from pipeline.study.postgres import connect_args, set_up
 
 MIGRATIONS = Path(__file__).with_name("migrations")
 BUSY_S = 60.0
 """How long one writer of a SQLite ledger waits for the others."""
 _MIGRATING = 7_331_017
 """Of PostgreSQL's advisory lock while tables are made or changed."""
-_POOL = {"pool_pre_ping": True}
+_FORBIDDEN = "42501"
+"""PostgreSQL's code for what a role may not do."""
 
 
 class LedgerAwayError(UnreadableError):
@@ -63,6 +66,8 @@ class Database:
             if not self.is_sqlite:
                 connection = connection.execution_options(isolation_level="REPEATABLE READ")
             with connection.begin():
+                if not self.is_sqlite:  # nobody waits for a reader, who may think for as long as it likes
+                    connection.execute(text("SET LOCAL idle_in_transaction_session_timeout = 0"))
                 yield connection
 
     @contextmanager
@@ -127,7 +132,9 @@ _FORMS = '"sqlite:////local/path/gemslide.db" or "postgresql://user@host/databas
 
 def _engine(url: URL) -> Engine:
     if url.get_backend_name() != "sqlite":
-        return create_engine(url, **_POOL)
+        engine = create_engine(url.set(query={}), connect_args=connect_args(url), pool_pre_ping=True)
+        event.listen(engine, "connect", set_up)
+        return engine
     engine = create_engine(url, connect_args={"timeout": BUSY_S})
     event.listen(engine, "connect", _set_up_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
@@ -156,13 +163,31 @@ def _explained(url: URL) -> Iterator[None]:
                 f"{shown(url)}: another process has written to the ledger for over {BUSY_S:.0f} s. Try again."
             ) from error
         raise LedgerAwayError(f"{shown(url)}: the ledger cannot be reached or written: {_reason(error)}.") from error
+    except SSLError as error:
+        raise UnreadableError(f"{shown(url)}: no encrypted connection to the ledger: {error}.") from error
     except DBAPIError as error:
         if error.connection_invalidated:
             raise LedgerAwayError(f"{shown(url)}: the connection to the ledger was cut.") from error
         if "not a database" in str(error.orig):
             raise UnreadableError(f"{shown(url)}: the ledger cannot be read: {_reason(error)}.") from error
+        if _code(error) == _FORBIDDEN:
+            raise UnreadableError(
+                f"{shown(url)}: {url.username} may not do this: {_reason(error)}. Where gemslide is newer than the "
+                "ledger, let the role that owns its tables open it once (`gemslide study status`)."
+            ) from error
         raise
 
 
+def _said(error: DBAPIError) -> dict[str, str]:
+    """PostgreSQL's own words, by their letters in its protocol."""
+    said = error.orig.args[0] if error.orig and error.orig.args else None
+    return said if isinstance(said, dict) else {}
+
+
+def _code(error: DBAPIError) -> str:
+    return _said(error).get("C", "")
+
+
 def _reason(error: DBAPIError) -> str:
-    return str(error.orig).splitlines()[0][:300] if error.orig else "no reason given"
+    said = _said(error).get("M") or str(error.orig or "no reason given")
+    return said.splitlines()[0][:300]
