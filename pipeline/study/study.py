@@ -16,9 +16,11 @@ from pipeline.jobs.stage import Stage
 from pipeline.project import Project
 from pipeline.study.content import output_sha256
 from pipeline.study.database import Database
+from pipeline.study.ending import Ending
 from pipeline.study.leakage import check_leakage
 from pipeline.study.leases import Ended, Lease, Leases, Limits
 from pipeline.study.ledger import Ledger, NewSlide
+from pipeline.study.order import LEDGER_VARIABLE
 from pipeline.study.owner import this_process
 from pipeline.study.protocol import (
     PROTOCOL_FILE,
@@ -32,7 +34,6 @@ from pipeline.study.protocol import (
 from pipeline.study.stages import StudyStages, sources_of
 from pipeline.study.worker import Worker
 
-LEDGER_VARIABLE = "GEMSLIDE_LEDGER"
 LEDGER_FILE = "gemslide.db"
 
 
@@ -154,11 +155,16 @@ def work_on(
     *,
     devices: tuple[str, ...] = ("cpu",),
     said: Callable[[Lease, Ended], None] = lambda lease, ended: None,
+    ending: Ending | None = None,
 ) -> int:
     """Be one of the study's workers until every slide has ended, or the study is paused. Returns the tasks done.
 
+    Args:
+        ending: whether this worker was asked to end.
+
     Raises:
         BadManifestError, ChangedSourceError: the manifest or a model is not what it was. UnreadableError: not there.
+        KeyboardInterrupt: it was asked to end, and its task is given back.
     """
     stages = stages_of(study, devices)
     owner = this_process()
@@ -167,4 +173,5 @@ def work_on(
     def is_over() -> bool:
         return study.ledger.counts(study.study_id).is_over or study.ledger.study(study.study_id).state == "paused"
 
-    return Worker(leases, study.limits, _Work(stages), said=said).run(study.study_id, until=is_over)
+    worker = Worker(leases, study.limits, _Work(stages), said=said, ending=ending)
+    return worker.run(study.study_id, until=is_over)
