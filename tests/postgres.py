@@ -27,7 +27,7 @@ class Postgres:
     def __init__(self, folder: Path, *, net: str | None = None, inside: Sequence[str] = ()) -> None:
         self._bin = _programs()
         self._data = folder / "data"
-        self._folder = folder
+        self.folder = folder
         self._inside = list(inside)
         self._listens = "*" if net else "127.0.0.1"
         self._count = 0
@@ -45,8 +45,8 @@ class Postgres:
         self.start()
 
     def start(self) -> None:
-        options = f"-p {self.port} -c listen_addresses={self._listens} -c unix_socket_directories={self._folder}"
-        self._run("pg_ctl", "-D", self._data, "-l", self._folder / "log", "-w", "-o", options, "start")
+        options = f"-p {self.port} -c listen_addresses={self._listens} -c unix_socket_directories={self.folder}"
+        self._run("pg_ctl", "-D", self._data, "-l", self.folder / "log", "-w", "-o", options, "start")
 
     def end(self) -> None:
         """Shut down at once, whoever is connected."""
@@ -85,9 +85,9 @@ class Postgres:
         command: Sequence[str] = [str(self._bin / program), *map(str, arguments)]
         if os.geteuid() == 0:
             command = [*self._inside, "runuser", "-u", "postgres", "--", *command]
-        said = self._folder / "said"
+        said = self.folder / "said"
         with said.open("wb") as output:  # not a pipe: the server that pg_ctl starts would hold it open
-            done = subprocess.run(command, stdout=output, stderr=subprocess.STDOUT, cwd=self._folder, check=False)
+            done = subprocess.run(command, stdout=output, stderr=subprocess.STDOUT, cwd=self.folder, check=False)
         assert done.returncode == 0, said.read_text()
 
 

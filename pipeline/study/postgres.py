@@ -25,11 +25,14 @@ def connect_args(url: URL) -> dict[str, Any]:
         BadRecipeError: an unknown word, or certificates that cannot be read.
     """
     asked = {name: value for name, value in url.query.items() if isinstance(value, str)}
-    if set(url.query) - {"sslmode", *_FILES} or len(asked) != len(url.query):
+    unknown = sorted(set(url.query) - {"host", "sslmode", *_FILES})
+    if unknown or len(asked) != len(url.query):
         raise BadRecipeError(
-            f"[study] ledger: unknown in a PostgreSQL URL: {', '.join(sorted(set(url.query) - {'sslmode', *_FILES}))}. "
-            f"Known are sslmode, {', '.join(_FILES)}, each once."
+            f"[study] ledger: unknown in a PostgreSQL URL: {', '.join(unknown)}. Known are host, sslmode, "
+            f"{', '.join(_FILES)}, each once."
         )
+    if "host" in asked:
+        return {"unix_sock": _socket(asked, url.port or 5432)}
     mode = asked.pop("sslmode", "verify-full" if asked else "prefer")
     if mode == "verify-full":
         return {"ssl_context": _context(asked)}
@@ -39,6 +42,16 @@ def connect_args(url: URL) -> dict[str, Any]:
             f"{', '.join(_MODES)}, and verify-full, which takes {', '.join(_FILES)}."
         )
     return {"ssl_context": _MODES[mode]}
+
+
+def _socket(asked: Mapping[str, str], port: int) -> str:
+    """The server's socket in a folder of this machine, where nothing crosses a network."""
+    if list(asked) != ["host"] or not asked["host"].startswith("/"):
+        raise BadRecipeError(
+            "[study] ledger: behind the ? of a PostgreSQL URL, host names the folder of a socket, as in "
+            "postgresql://user@/database?host=/var/run/postgresql, and nothing stands beside it."
+        )
+    return f"{asked['host']}/.s.PGSQL.{port}"
 
 
 def _context(files: Mapping[str, str]) -> ssl.SSLContext:

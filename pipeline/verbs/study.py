@@ -68,6 +68,13 @@ def run_study(study_id: str, project_dir: Path, *, on: str, workers: int | None,
         raise typer.Exit(1)
 
 
+def run_begin(study_id: str, project_dir: Path) -> None:
+    with opened(project_dir) as (project, ledger):
+        _begun(project, study_id, ledger)
+        counts = ledger.counts(study_id)
+    typer.echo(f"study {study_id}: has begun; {counts.slides['pending']} of {counts.total} slides are to be done.")
+
+
 def _tell(line: str) -> None:
     typer.echo(line, err=True)
 
@@ -78,7 +85,7 @@ def run_script(study_id: str, project_dir: Path, *, workers: int, devices: str, 
 
     with opened(project_dir) as (project, ledger):
         settings = load_settings(project.settings_path).study
-        study = _begun(project, study_id, ledger)
+        study = open_study(project, study_id, ledger)
         script = array_script(order_for(study, devices), settings.slurm, workers)
         if ledger.database.is_sqlite:
             _tell(

@@ -33,6 +33,14 @@ def study_init(
     run_init(study, project, cohort, models, title=title, question=question, seed=seed)
 
 
+@study_cli.command("begin")
+def study_begin(study: StudyArgument, project: ProjectOption = HERE) -> None:
+    """Freeze the protocol and enter the slides. `run` does so by itself; for workers that are started otherwise."""
+    from pipeline.verbs.study import run_begin
+
+    run_begin(study, project)
+
+
 @study_cli.command("run")
 def study_run(
     study: StudyArgument,
@@ -68,7 +76,7 @@ def study_script(
     ] = None,
     project: ProjectOption = HERE,
 ) -> None:
-    """Begin the study if it has not begun, and print a script for SLURM's sbatch: an array of workers."""
+    """Print a script for SLURM's sbatch: an array of jobs, each of them a worker of a study that has begun."""
     from pipeline.verbs.study import run_script
 
     run_script(study, project, workers=workers, devices=devices, out=out)

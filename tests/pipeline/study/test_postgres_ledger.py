@@ -88,6 +88,8 @@ def test_the_connection_is_encrypted_and_the_server_is_who_it_says_it_is(postgre
         ("sslmode=require&sslmode=disable", "each once"),
         ("sslmode=perhaps", "sslmode=perhaps"),
         ("sslmode=require&sslrootcert=/x", "with a certificate"),
+        ("host=elsewhere", "host names the folder of a socket"),
+        ("host=/run&sslmode=require", "nothing stands beside it"),
         ("sslrootcert=/nowhere/ca.pem", "sslrootcert=/nowhere/ca.pem: cannot be used: No such file"),
     ],
 )
@@ -96,7 +98,12 @@ def test_an_encryption_that_cannot_be_is_refused_before_anybody_is_asked(query, 
         Database(f"postgresql://ada@127.0.0.1:1/x?{query}")
 
 
-ROLES = Path(__file__).parents[3] / "docs" / "operating.md"
+def test_a_server_of_this_machine_is_reached_by_its_socket(postgres):
+    name = postgres.new_database().rpartition("/")[2]
+    database = Database(f"postgresql://postgres@:{postgres.port}/{name}?host={postgres.folder}")
+    with database.read() as connection:
+        assert connection.scalar(text("SELECT inet_server_addr()")) is None
+    database.close()
 
 
 def test_a_client_that_is_cut_off_within_a_write_does_not_stop_the_others(postgres, monkeypatch):

@@ -102,7 +102,12 @@ def test_a_job_gives_its_task_back_at_the_time_limit_is_queued_again_and_ends_th
     folder = tmp_path / HOSTILE.replace("/", "")
     folder.mkdir()
     project = with_protocol(make_project(road, folder, slides=("a",)), road, gemslide)
-    printed = gemslide("study", "script", "s", "--workers", 3, "--project", project.root)
+    script = ("study", "script", "s", "--workers", 3, "--project", project.root)
+    assert "study s: not in this ledger" in gemslide(*script).err
+    for _ in range(2):
+        begun = gemslide("study", "begin", "s", "--project", project.root)
+        assert (begun.code, "2 of 3 slides are to be done" in begun.out) == (0, True)
+    printed = gemslide(*script)
     assert printed.code == 0, printed.err
     assert "SQLite" in printed.err
     job = run_job(printed.out, tmp_path)
@@ -135,6 +140,7 @@ def test_a_job_gives_its_task_back_at_the_time_limit_is_queued_again_and_ends_th
 def test_the_script_is_written_to_a_file_on_request(road, gemslide, tmp_path):
     project = with_protocol(make_project(road, tmp_path, slides=("a",)), road, gemslide)
     out = tmp_path / "my job.sh"
+    gemslide("study", "begin", "s", "--project", project.root)
     done = gemslide("study", "script", "s", "--workers", 2, "--out", out, "--project", project.root)
     assert (done.code, done.out) == (0, "")
     assert f"sbatch '{out}'" in done.err
