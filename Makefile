@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 PROJECT ?= demo
 
-.PHONY: demo app test test-fast check bench chaos fuzz attack prove audit setup system frontend clean
+.PHONY: demo app test test-fast check bench chaos chaos-study fuzz attack prove audit setup system frontend clean
 
 demo: $(STAMP)
 	$(BIN)/gemslide demo --project $(PROJECT)
@@ -32,6 +32,11 @@ CASES ?= 2000
 chaos: $(STAMP)
 	$(BIN)/python -m tests.pipeline.ingest.chaos --times 100 --seed $(SEED)
 	$(BIN)/python -m tests.pipeline.inference.chaos --times 100 --seed $(SEED)
+
+# A study of 1,000 slides under killed workers, a database that goes away, a full disk and a clock that steps; half an hour.
+STUDY_SLIDES ?= 1000
+chaos-study: $(STAMP) system
+	$(BIN)/python -m tests.pipeline.study.chaos --slides $(STUDY_SLIDES) --workers 8 --seed $(SEED)
 
 fuzz: $(STAMP)
 	$(BIN)/python -m tests.pipeline.slides.fuzz --seed $(SEED) --cases $(CASES)

@@ -67,13 +67,16 @@ def cohort_init(
 @cohort_cli.command("check")
 def cohort_check(
     manifest: Annotated[Path, typer.Argument(help="Cohort manifest (CSV).")],
+    models: Annotated[
+        list[str] | None, typer.Option("--model", help="Refuse patients that this model was trained on; repeatable.")
+    ] = None,
     project: ProjectOption = HERE,
     as_json: JsonOption = False,
 ) -> None:
-    """Find what would stop each slide: missing files, no mpp, a patient in two splits."""
+    """Find what would stop each slide: missing or changed files, no mpp, a slide twice, a patient in two splits."""
     from pipeline.verbs.cohort import run_check
 
-    run_check(manifest, project, as_json=as_json)
+    run_check(manifest, project, models or [], as_json=as_json)
 
 
 @cohort_cli.command("pseudonymize")

@@ -8,7 +8,8 @@ import shutil
 import signal
 import socket
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -53,6 +54,23 @@ class Postgres:
         process = psutil.Process(int((self._data / "postmaster.pid").read_text().split()[0]))
         process.send_signal(signal.SIGQUIT)  # PostgreSQL's "immediate"
         process.wait(60)
+
+    def stop(self, mode: str = "fast", *, wait: bool = True) -> None:
+        """Shut down in order; `start` gives it its port again.
+
+        Args:
+            mode: "fast" tells whoever is connected; "smart" waits for them, and lets nobody else in.
+        """
+        self._run("pg_ctl", "-D", self._data, "-m", mode, "-w" if wait else "-W", "stop")
+
+    @contextmanager
+    def away(self) -> Iterator[None]:
+        """Shut down for as long as the block lasts."""
+        self.stop()
+        try:
+            yield
+        finally:
+            self.start()
 
     def new_database(self) -> str:
         """Its URL."""

@@ -7,7 +7,8 @@ __all__, __getattr__ = public_names(
     {
         "manifest": "ANNOTATION_SUFFIXES Cohort COLUMNS init_cohort load_cohort MAX_MANIFEST_BYTES SLIDE_SUFFIXES "
         "SlideEntry",
-        "pseudonyms": "pseudonymize_cohort",
+        "duplicates": "find_changes",
+        "pseudonyms": "project_around pseudonymize_cohort",
         "split": "assign_splits",
     },
 )

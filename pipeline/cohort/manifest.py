@@ -68,6 +68,8 @@ class SlideEntry(BaseModel):
     split: Split | None = None
     exclude: str | None = None
     """Reason to leave the slide out."""
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
+    """Of the slide's file; `gemslide cohort check` compares."""
 
 
 COLUMNS = tuple(SlideEntry.model_fields)

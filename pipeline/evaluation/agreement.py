@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import beta
-from sklearn.metrics import cohen_kappa_score
 
 from pipeline.errors import EmptyTableError
 from pipeline.evaluation.bootstrap import CONFIDENCE
 
 Answers = NDArray[np.int64]
+Values = NDArray[np.float64]
 MISSING = -1
 """In place of an answer that was not given."""
 
@@ -43,12 +43,15 @@ def cohens_kappa(
     both = (one != MISSING) & (other != MISSING)
     pairs = np.stack([one[both], other[both]], axis=1)
     _check_any(pairs)
-    labels = np.arange(max(int(pairs.max()), 1) + 1)  # all grades, also those nobody gave: weights go by distance
+    size = max(int(pairs.max()), 1) + 1  # all grades, also those nobody gave: weights go by distance
+    apart = np.abs(np.subtract.outer(np.arange(size), np.arange(size))).astype(np.float64)
+    cost = {None: (apart > 0).astype(np.float64), "linear": apart, "quadratic": apart**2}[weights]
 
-    def kappa(chosen: Answers) -> float:
-        if (chosen == chosen[0, 0]).all():  # scikit-learn would warn of what is told here by None
-            return float("nan")
-        return float(cohen_kappa_score(chosen[:, 0], chosen[:, 1], labels=labels, weights=weights))
+    def kappa(kinds: Answers, counts_rk: Values) -> Values:
+        joint = np.zeros((len(counts_rk), size, size))
+        joint[:, kinds[:, 0], kinds[:, 1]] = counts_rk
+        expected = joint.sum(2)[:, :, None] * joint.sum(1)[:, None] / joint.sum((1, 2))[:, None, None]
+        return np.asarray(1 - (cost * joint).sum((1, 2)) / (cost * expected).sum((1, 2)), np.float64)
 
     return _with_interval(pairs, kappa, resamples, seed)
 
@@ -71,12 +74,12 @@ def fleiss_kappa(answers_cr: Answers, *, resamples: int = 2000, seed: int = 0) -
     return _with_interval(counts, _fleiss, resamples, seed)
 
 
-def _fleiss(counts: Answers) -> float:
-    """Args: counts: (cases, answers), how many readers gave each."""
-    readers = int(counts[0].sum())
-    observed = float(((counts**2).sum(1) - readers).mean() / (readers * (readers - 1)))
-    chance = float(((counts.sum(0) / counts.sum()) ** 2).sum())
-    return (observed - chance) / (1 - chance) if chance < 1 else float("nan")
+def _fleiss(kinds: Answers, counts_rk: Values) -> Values:
+    """Args: kinds: (kinds of cases, answers), how many readers gave each."""
+    readers, cases = int(kinds[0].sum()), counts_rk.sum(1)
+    observed = counts_rk @ ((kinds**2).sum(1) - readers) / (cases * readers * (readers - 1))
+    chance = (((counts_rk @ kinds) / (cases * readers)[:, None]) ** 2).sum(1)
+    return np.asarray((observed - chance) / (1 - chance), np.float64)
 
 
 def concordance(one: Answers, other: Answers) -> Agreement:
@@ -99,13 +102,18 @@ def _check_any(values: Answers) -> None:
         raise EmptyTableError("no case was answered by all who are compared.")
 
 
-def _with_interval(rows: Answers, measure: Callable[[Answers], float], resamples: int, seed: int) -> Agreement:
-    """Percentiles of the measure over cases drawn with replacement; those on which it is not defined do not count."""
+def _with_interval(rows: Answers, measure: Callable[[Answers, Values], Values], resamples: int, seed: int) -> Agreement:
+    """Percentiles of the measure over cases drawn with replacement; those on which it is not defined do not count.
+
+    Args:
+        measure: of the kinds of rows that occur, and how often each does, (resamples, kinds); NaN where not defined.
+    """
+    kinds, counts = np.unique(rows, axis=0, return_counts=True)
+    drawn = np.random.default_rng(seed).multinomial(len(rows), counts / len(rows), size=resamples)
     with np.errstate(invalid="ignore", divide="ignore"):
-        value = measure(rows)
-        random = np.random.default_rng(seed)
-        drawn: Sequence[float] = [measure(rows[random.integers(0, len(rows), len(rows))]) for _ in range(resamples)]
-    defined = np.array([each for each in drawn if np.isfinite(each)])
+        value = float(measure(kinds, counts[None].astype(np.float64))[0])
+        resampled = measure(kinds, drawn.astype(np.float64))
+    defined = resampled[np.isfinite(resampled)]
     tail = 100 * (1 - CONFIDENCE) / 2
     low, high = np.percentile(defined, [tail, 100 - tail]).tolist() if len(defined) else (None, None)
     return Agreement(value if np.isfinite(value) else None, low, high, len(rows))

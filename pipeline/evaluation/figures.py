@@ -76,7 +76,7 @@ def reliability_figure(calibration: Calibration) -> str:
         edges = np.linspace(0, 1, HISTOGRAM_BINS + 1)
         below.bar(edges[:-1], calibration.histogram, width=1 / HISTOGRAM_BINS, align="edge", color=COLOURS[0])
         below.set(xlabel="predicted probability", ylabel="n")
-        return _svg(figure)
+        return as_svg(figure)
 
 
 def decision_figure(result: ClassResult) -> str:
@@ -143,10 +143,10 @@ def _square(draw: Callable[[Axes], None], *, legend: str | None, entries: int, l
         figure.legend(
             loc="outside lower center", ncols=LEGEND_COLUMNS, frameon=False, fontsize=8, title=legend, title_fontsize=8
         )
-        return _svg(figure)
+        return as_svg(figure)
 
 
-def _svg(figure: Figure) -> str:
+def as_svg(figure: Figure) -> str:
     """The figure as an <svg> element for an HTML page."""
     buffer = StringIO()
     figure.savefig(buffer, format="svg", metadata=_NO_METADATA)

@@ -41,6 +41,19 @@ class SlideTruth:
         return outlined == bool(self.has[class_index])
 
 
+def truth_of_label(label: str, class_names: Sequence[str]) -> NDArray[np.bool_] | None:
+    """Which classes occur on a slide with this label, bool (classes,); None where it is none of the classes.
+
+    With two classes, CAMELYON17's labels of lymph nodes say whether the second does.
+    """
+    if label in class_names:
+        return np.array([name == label for name in class_names])
+    if label in NODE_LABELS and len(class_names) == 2:
+        positive = label != NODE_LABELS[0]
+        return np.array([not positive, positive])
+    return None
+
+
 class Truths:
     """Answers for the slides of one tile table, with the manifest it was made from or without."""
 
@@ -81,7 +94,7 @@ class Truths:
         entry = self._entries.get(reader.slide_id)
         areas = self._areas(entry, reader) if entry else None
         if entry and entry.label:
-            has = self._by_label(entry.label)
+            has = truth_of_label(entry.label, self._class_names)
             if has is None:
                 return SlideTruth(None, areas, f"its label {entry.label!r} is none of the model's classes")
             return SlideTruth(has, areas, "label")
@@ -95,14 +108,6 @@ class Truths:
         """The slide's label as the manifest has it."""
         entry = self._entries.get(slide_id)
         return entry.label if entry else None
-
-    def _by_label(self, label: str) -> NDArray[np.bool_] | None:
-        if label in self._class_names:
-            return np.array([name == label for name in self._class_names])
-        if label in NODE_LABELS and len(self._class_names) == 2:
-            positive = label != NODE_LABELS[0]
-            return np.array([not positive, positive])
-        return None
 
     def _areas(self, entry: SlideEntry, reader: StoreReader) -> dict[str, tuple[BaseGeometry, ...]] | None:
         assert self._cohort is not None

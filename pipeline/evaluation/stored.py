@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import pandas as pd
@@ -16,6 +16,7 @@ from pipeline.store.overlays import Predictions
 
 TOP_SHARE = 0.1
 SlideScore = Literal["max", "mean", "top_decile"]
+RULES: tuple[SlideScore, ...] = get_args(SlideScore)
 _TOUCHING = np.ones((3, 3), int)
 
 

@@ -13,6 +13,7 @@ __all__, __getattr__ = public_names(
         "results": "heatmap_name write_results",
         "results_check": "check_results",
         "sharing": "gathered serve_first_rank share_of_this_process",
+        "slide_facts": "tissue_mm2",
         "stage": "InferStage close_devices load_once",
     },
 )

@@ -6,6 +6,7 @@ import base64
 import re
 import time
 from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -85,6 +86,7 @@ def write_slide_report(
     write_text_atomic(path, html)
 
 
+@cache
 def _template() -> Template:
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES), autoescape=select_autoescape(["j2", "html"]), undefined=StrictUndefined

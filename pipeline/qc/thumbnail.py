@@ -27,6 +27,8 @@ THUMBNAIL_PX = 1400
 COLOURS = {"pen": "#00c8ff", "bubble": "#34c759", "fold": "#ff3b30", "blur": "#ffd000"}
 """A cell with several faults has the colour of the first."""
 TISSUE_COLOUR = "black"
+_COMPRESSION = 4
+"""Of the PNG: twice as fast as the usual 6, a twentieth larger."""
 
 
 def write_thumbnail(path: Path, reader: StoreReader, quality: Quality, summary: dict[str, Any]) -> None:
@@ -71,6 +73,12 @@ def write_thumbnail(path: Path, reader: StoreReader, quality: Quality, summary: 
     axes.set_title(f"{reader.slide_id}: {verdict}\n{RESEARCH_USE}", fontsize=9, wrap=True)
     figure.legend(handles=handles, loc="outside lower center", ncols=3, fontsize=8, frameon=False)
     buffer = BytesIO()
-    figure.savefig(buffer, format="png", bbox_inches="tight", metadata={"Description": RESEARCH_USE})
+    figure.savefig(
+        buffer,
+        format="png",
+        bbox_inches="tight",
+        metadata={"Description": RESEARCH_USE},
+        pil_kwargs={"compress_level": _COMPRESSION},
+    )
     plt.close(figure)
     write_bytes_atomic(path, buffer.getvalue())

@@ -63,8 +63,15 @@ def freeze(
         "version": row.version + 1,
     }
     connection.execute(update(study).where(study.c.study_id == after.study_id).values(values))
-    append(connection, after.study_id, [study_change(connection, after.study_id, row, actor, "protocol amended", why)])
+    changed = changed_sections(json.loads(row.protocol), json.loads(canonical(frozen)))
+    change = study_change(connection, after.study_id, row, actor, "protocol amended", why, changed=changed)
+    append(connection, after.study_id, [change])
     _Amendment(connection, after.study_id, after.protocol.stages, first, actor, why).carry_out(slides)
+
+
+def changed_sections(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    """Sections of the protocol that differ; of who may sign, say."""
+    return sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
 
 
 def first_changed(before: Protocol, after: Protocol) -> int:
@@ -157,7 +164,7 @@ class _Amendment:
 
     def _set_task(self, row: Row[Any], state: str) -> Change:
         values: dict[str, Any] = {"state": state, "attempts": 0, "owner": None, "not_before": None}
-        values |= {"code": None, "message": None, "output_sha256": None}
+        values |= {"code": None, "message": None, "output_sha256": None, "measures": None}
         if row.state == "leased":  # who has it now comes too late
             values["token"] = row.token + 1
         is_task = (task.c.study_id == self.study_id, task.c.slide_id == row.slide_id, task.c.position == row.position)

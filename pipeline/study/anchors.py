@@ -18,6 +18,7 @@ from pipeline.errors import DamagedStoreError, UnreadableError
 from pipeline.files import write_text_atomic
 from pipeline.study.chain import Change, append, utc_now
 from pipeline.study.ledger import Ledger
+from pipeline.study.permissions import check_may_sign
 from pipeline.study.signing import PublicKey, Signature, SigningKey
 from pipeline.study.verify import verified_head, verify_log
 from training.foundation.reading import read_json_file
@@ -62,6 +63,7 @@ def make_anchor(ledger: Ledger, study_id: str, key: SigningKey, folder: Path, *,
     Raises:
         DamagedStoreError: the log does not verify. BadManifestError: no such study. DiskFullError: cannot be written.
     """
+    check_may_sign(ledger, study_id, key, "anchor")
     seq, head = verified_head(ledger.database, study_id)
     unsigned = Anchor(study_id, seq, head, utc_now(), ())
     anchor = replace(unsigned, signatures=(key.sign(unsigned.statement),))
@@ -80,6 +82,7 @@ def countersign(ledger: Ledger, path: Path, key: SigningKey) -> None:
         UnreadableError: no anchor. DamagedStoreError: the log does not verify against it.
     """
     anchor = read_anchor(path)
+    check_may_sign(ledger, anchor.study_id, key, "anchor")
     verified = verify_log(ledger.database, anchor.study_id, {anchor.seq: anchor.hash})
     if verified.findings:
         raise DamagedStoreError(f"{path}: the log does not verify against it: {verified.findings[0]}. Not signed.")

@@ -3,8 +3,9 @@ in transactions that are whole or not there."""
 
 from __future__ import annotations
 
+import logging
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from ssl import SSLError
@@ -26,7 +27,12 @@ BUSY_S = 60.0
 _MIGRATING = 7_331_017
 """Of PostgreSQL's advisory lock while tables are made or changed."""
 _FORBIDDEN = "42501"
-"""PostgreSQL's code for what a role may not do."""
+"""SQLSTATE of what a role may not do."""
+_AWAY = frozenset({"57P01", "57P02", "57P03", "53300"})
+"""SQLSTATEs by which a PostgreSQL server lets nobody in: it shuts down, has crashed, starts up, or has no connection
+to spare."""
+_REFUSING = ("28", "3D")
+"""Beginnings of SQLSTATEs: not this user or password; no such database."""
 
 
 class LedgerAwayError(UnreadableError):
@@ -132,7 +138,10 @@ _FORMS = '"sqlite:////local/path/gemslide.db" or "postgresql://user@host/databas
 
 def _engine(url: URL) -> Engine:
     if url.get_backend_name() != "sqlite":
+        # Of a connection that the server has cut SQLAlchemy would say, with a traceback, that it could not be closed.
+        logging.getLogger("sqlalchemy.pool").setLevel(logging.CRITICAL)
         engine = create_engine(url.set(query={}), connect_args=connect_args(url), pool_pre_ping=True)
+        engine.dialect.use_insertmanyvalues_wo_returning = True  # pg8000 sends many rows one by one otherwise
         event.listen(engine, "connect", set_up)
         return engine
     engine = create_engine(url, connect_args={"timeout": BUSY_S})
@@ -157,6 +166,8 @@ def _explained(url: URL) -> Iterator[None]:
     """Turn the database's own errors into ones that say what to do."""
     try:
         yield
+    except ConnectionError as error:  # pg8000 lets some of them through as they are
+        raise LedgerAwayError(f"{shown(url)}: the connection to the ledger was cut: {error.strerror}.") from error
     except (OperationalError, InterfaceError) as error:
         if "locked" in str(error.orig):
             raise LockedError(
@@ -166,28 +177,41 @@ def _explained(url: URL) -> Iterator[None]:
     except SSLError as error:
         raise UnreadableError(f"{shown(url)}: no encrypted connection to the ledger: {error}.") from error
     except DBAPIError as error:
-        if error.connection_invalidated:
-            raise LedgerAwayError(f"{shown(url)}: the connection to the ledger was cut.") from error
-        if "not a database" in str(error.orig):
-            raise UnreadableError(f"{shown(url)}: the ledger cannot be read: {_reason(error)}.") from error
-        if _code(error) == _FORBIDDEN:
-            raise UnreadableError(
-                f"{shown(url)}: {url.username} may not do this: {_reason(error)}. Where gemslide is newer than the "
-                "ledger, let the role that owns its tables open it once (`gemslide study status`)."
-            ) from error
+        if explained := _of_server(url, error):
+            raise explained from error
         raise
 
 
-def _said(error: DBAPIError) -> dict[str, str]:
-    """PostgreSQL's own words, by their letters in its protocol."""
-    said = error.orig.args[0] if error.orig and error.orig.args else None
-    return said if isinstance(said, dict) else {}
-
-
-def _code(error: DBAPIError) -> str:
-    return _said(error).get("C", "")
+def _of_server(url: URL, error: DBAPIError) -> UnreadableError | None:
+    """What a database's own error means; None where it is a defect of ours."""
+    where, state = shown(url), _sqlstate(error) or ""
+    if state in _AWAY:
+        return LedgerAwayError(f"{where}: the ledger does not answer now: {_reason(error)}.")
+    if state.startswith(_REFUSING):
+        return UnreadableError(f"{where}: the server refuses it: {_reason(error)}.")
+    if error.connection_invalidated:
+        return LedgerAwayError(f"{where}: the connection to the ledger was cut.")
+    if "not a database" in str(error.orig):
+        return UnreadableError(f"{where}: the ledger cannot be read: {_reason(error)}.")
+    if state == _FORBIDDEN:
+        return UnreadableError(
+            f"{where}: {url.username} may not do this: {_reason(error)}. Where gemslide is newer than the ledger, let "
+            "the role that owns its tables open it once (`gemslide study status`)."
+        )
+    return None
 
 
 def _reason(error: DBAPIError) -> str:
-    said = _said(error).get("M") or str(error.orig or "no reason given")
-    return said.splitlines()[0][:300]
+    said = _said(error).get("M") or (str(error.orig).splitlines()[0] if error.orig else "no reason given")
+    return said[:300]
+
+
+def _sqlstate(error: DBAPIError) -> str | None:
+    """PostgreSQL's code for an error; None where it said nothing."""
+    return _said(error).get("C")
+
+
+def _said(error: DBAPIError) -> Mapping[str, str]:
+    """The fields of a server's message, as pg8000 has them: C is its code, M what it says."""
+    said = error.orig.args[0] if error.orig and error.orig.args else None
+    return said if isinstance(said, dict) else {}

@@ -1,21 +1,25 @@
 """Taking tasks and giving them back: each is held by one worker at a time, and done once to the end.
 
 A lease lapses when its owner's count of beats stood still for `lease_s` by the *watcher's* own monotonic clock: no two
-clocks are ever compared, so none of them may step and break it. On the same machine a dead owner is seen at once. Each
-taking counts the task's token up; who comes back with an earlier token is refused (a fencing token).
+clocks are ever compared, so none of them may step and break it. While the database is away nobody can beat, and the
+watch begins again. On the same machine a dead owner is seen at once. Each taking counts the task's token up; who comes
+back with an earlier token is refused (a fencing token).
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Any, Literal
 
-from sqlalchemy import Connection, Row, and_, or_, select, update
+from sqlalchemy import Connection, Row, and_, case, or_, select, update
 
 from pipeline.study.chain import Change, append, utc_now
+from pipeline.study.database import LedgerAwayError
 from pipeline.study.ledger import Ledger, found
 from pipeline.study.owner import Owner
 from pipeline.study.rows import SLIDE, TASK, hash_row, slide_subject, task_subject
@@ -26,6 +30,9 @@ RESULTS = (*_RESULT.values(), "task ended")
 """Actions by which an owner's own result enters the log."""
 SET_ASIDE = "set_aside"
 """Code of a slide on which workers died, or that could not be healed, as often as the study allows."""
+LONGEST_BACKOFF_S = 3600.0
+_MOST_DOUBLINGS = 30
+"""Enough for an hour, from a millisecond on."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +42,12 @@ class Limits:
     lease_s: float = 30.0
     max_attempts: int = 3
     backoff_s: float = 5.0
-    """Before the second attempt; doubled before each further one."""
+    """Before the second attempt; doubled before each further one, up to an hour."""
+
+    def wait_s(self, attempts: int) -> float:
+        """Before the next attempt, after so many."""
+        doublings = min(max(attempts - 1, 0), _MOST_DOUBLINGS)
+        return min(self.backoff_s * 2.0**doublings, max(self.backoff_s, LONGEST_BACKOFF_S))
 
 
 @dataclass(frozen=True)
@@ -60,6 +72,8 @@ class Ended:
     seconds: float = 0.0
     output_sha256: str | None = None
     source_sha256: str | None = None
+    measures: str | None = None
+    """Canonical JSON, for the study's report."""
 
 
 class Leases:
@@ -86,6 +100,8 @@ class Leases:
         self._actor = actor
         self._wall, self._clock = wall, clock
         self._watched: dict[tuple[str, str, int], tuple[int, int, float]] = {}
+        self._away_at = -inf
+        """When the database was last found to be away."""
 
     def take(self, study_id: str) -> Lease | None:
         """The next task, or None where nothing can be done now (or the study is paused).
@@ -99,7 +115,7 @@ class Leases:
     def beat(self, lease: Lease) -> bool:
         """Say that this worker lives; False where the task is no longer its own."""
         mine = self._mine(lease)
-        with self._database.write() as connection:
+        with self._noticing_away(), self._database.write() as connection:
             changed = connection.execute(update(task).where(mine).values(beat=task.c.beat + 1, beat_utc=utc_now()))
             return changed.rowcount == 1
 
@@ -143,10 +159,10 @@ class Leases:
 
     def steal(self, study_id: str) -> int:
         """Give back the tasks whose owners are gone, for others to take. Returns how many."""
-        now = self._clock()
         leased = select(task).where(task.c.study_id == study_id, task.c.state == "leased")
-        with self._database.read() as connection:
+        with self._noticing_away(), self._database.read() as connection:
             rows = connection.execute(leased).all()
+        now = self._clock()
         seen = {}
         lapsed = []
         for row in rows:
@@ -156,10 +172,18 @@ class Leases:
                 since = now
             seen[key] = (row.token, row.beat, since)
             owner = Owner.parse(row.owner or "")
-            if now - since > self._limits.lease_s or (owner is not None and owner.is_gone()):
+            if now - max(since, self._away_at) > self._limits.lease_s or (owner is not None and owner.is_gone()):
                 lapsed.append(row)
         self._watched = seen
         return sum(self._give_back(row) for row in lapsed)
+
+    @contextmanager
+    def _noticing_away(self) -> Iterator[None]:
+        try:
+            yield
+        except LedgerAwayError:
+            self._away_at = self._clock()
+            raise
 
     def _give_back(self, seen: Row[Any]) -> bool:
         with self._database.write() as connection:
@@ -194,13 +218,11 @@ class Leases:
         return Lease(study_id, row.slide_id, row.position, row.stage, values["token"], values["attempts"])
 
     def _next(self, study_id: str) -> Any:
-        now = self._wall()
-        # A time further ahead than any back-off was written by a clock that has stepped since.
-        is_due = or_(
-            task.c.not_before.is_(None),
-            task.c.not_before <= now,
-            task.c.not_before > now + self._backoff_s(self._limits.max_attempts),
-        )
+        now, most = self._wall(), min(self._limits.max_attempts, _MOST_DOUBLINGS)
+        waits = [(task.c.attempts <= attempts, self._limits.wait_s(attempts)) for attempts in range(1, most + 1)]
+        longest_s = case(*waits, else_=self._limits.wait_s(self._limits.max_attempts))
+        # A time further ahead than the task's own back-off was written by a clock that has stepped since.
+        is_due = or_(task.c.not_before.is_(None), task.c.not_before <= now, task.c.not_before > now + longest_s)
         return (
             select(task)
             .where(task.c.study_id == study_id, task.c.state == "ready", is_due)
@@ -217,12 +239,13 @@ class Leases:
         values = {
             "state": states.get(ended.state, "ended"),
             "owner": None,
-            "not_before": self._wall() + self._backoff_s(row.attempts) if ended.state == "again" else None,
+            "not_before": self._wall() + self._limits.wait_s(row.attempts) if ended.state == "again" else None,
             "ended_utc": utc_now(),
             "seconds": ended.seconds,
             "code": ended.code,
             "message": ended.message,
             "output_sha256": ended.output_sha256,
+            "measures": ended.measures,
         }
         changes = [self._change_task(connection, row, values, action or _RESULT.get(ended.state, "task ended"))]
         if ended.state != "again":
@@ -274,9 +297,6 @@ class Leases:
         subject, hashes = slide_subject(row.slide_id), (hash_row(before, SLIDE), hash_row(after, SLIDE))
         details = {name: after[name] for name in ("state", "code", "source_sha256")}
         return [Change(self._actor, action, subject, "", *hashes, details)]
-
-    def _backoff_s(self, attempts: int) -> float:
-        return float(self._limits.backoff_s * 2 ** max(attempts - 1, 0))
 
     def _mine(self, lease: Lease) -> Any:
         return and_(_is_task(lease), task.c.state == "leased", task.c.token == lease.token)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, func, insert, select, update
+from sqlalchemy import Connection, Row, Select, func, insert, select, text, update
 
 from pipeline.errors import BadManifestError
 from pipeline.study.chain import Change, append, canonical, digest, utc_now
@@ -222,8 +222,19 @@ def enter_slides(
             subject = slide_subject(each.slide_id)
             changes.append(Change(actor, SLIDE_ENTERED, subject, after=hash_row(row, SLIDE), details=details))
         connection.execute(insert(slide), rows)
+        if start == 0:
+            _count_rows(connection, "slide")
         connection.execute(insert(task), tasks)
         append(connection, study_id, changes)
+    _count_rows(connection, "slide", "task", "audit")
+
+
+def _count_rows(connection: Connection, *tables: str) -> None:
+    """Tell PostgreSQL now how many rows there are. Else it takes the tables for nearly empty, and finds a slide by
+    going through all slides of its study, for every task that is entered."""
+    if connection.dialect.name == "postgresql":
+        for name in tables:
+            connection.execute(text(f"ANALYZE {name}"))
 
 
 def _slide_row(study_id: str, each: NewSlide, ordinal: int) -> dict[str, Any]:

@@ -28,11 +28,15 @@ class Question(Section):
     high: float = 100.0
     """Of `score`."""
     required: bool = True
+    class_name: Annotated[str, AfterValidator(check_class_name)] | None = None
+    """Of `yes_no` and `score`: the class that is asked about; answers are then held against the slides' labels."""
 
     @model_validator(mode="after")
     def fits_together(self) -> Self:
         if (self.kind == "choice") != bool(self.choices):
             raise ValueError(f"question {self.name}: `choices` belong to kind choice, and kind choice needs them")
+        if self.class_name is not None and self.kind not in ("yes_no", "score"):
+            raise ValueError(f"question {self.name}: `class_name` belongs to the kinds yes_no and score")
         if len(set(self.choices)) != len(self.choices):
             raise ValueError(f"question {self.name}: a choice stands there twice")
         if self.kind == "score" and not self.low < self.high:
@@ -68,8 +72,9 @@ class ReadingConfig(Section):
 
     readers: tuple[Annotated[str, Field(pattern=NAME_PATTERN)], ...] = Field(min_length=1, max_length=1000)
     """Pseudonyms: names stand elsewhere."""
-    arms: tuple[Literal["unassisted", "assisted"], ...] = ("unassisted",)
-    """Every reader reads every one of their slides once in each. `unassisted` shows no prediction of a model."""
+    arms: tuple[Literal["unassisted", "assisted", "glass", "digital"], ...] = ("unassisted",)
+    """Every reader reads every one of their slides once in each. `assisted` alone shows predictions of a model; `glass`
+    is read at the microscope."""
     order: Literal["crossover", "sequential"] = "crossover"
     """Crossover: half of the readers begin with the second arm. Sequential: all begin with the first."""
     repeats: int = Field(1, ge=1, le=10)
@@ -81,6 +86,8 @@ class ReadingConfig(Section):
     adjudicators: tuple[Annotated[str, Field(pattern=NAME_PATTERN)], ...] = ()
     """Who decides where readers disagree; not among the readers."""
     questions: tuple[Question, ...] = Field(min_length=1, max_length=200)
+    note: Annotated[str, AfterValidator(check_printable), Field(max_length=2000)] = ""
+    """Stands at the head of the report: that readers are simulated, say."""
 
     @model_validator(mode="after")
     def names_fit(self) -> Self:

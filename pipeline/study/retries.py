@@ -72,7 +72,7 @@ def _changes(connection: Connection, study_id: str, slide_id: str, actor: str, w
 
 def _change_task(connection: Connection, row: Row[Any], actor: str, why: str, *, is_first: bool) -> Change:
     values = {"state": "ready" if is_first else "blocked", "attempts": 0, "not_before": None, "code": None}
-    values |= {"message": None, "output_sha256": None}
+    values |= {"message": None, "output_sha256": None, "measures": None}
     is_task = (task.c.study_id == row.study_id, task.c.slide_id == row.slide_id, task.c.position == row.position)
     connection.execute(update(task).where(*is_task).values(values))
     before = dict(row._mapping)

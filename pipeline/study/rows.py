@@ -9,7 +9,7 @@ from pipeline.study.chain import digest
 
 STUDY = ("state", "version", "protocol_sha256", "manifest_sha256")
 SLIDE = ("state", "code", "message", "source_sha256", "priority", "site", "scanner")
-TASK = ("stage", "state", "attempts", "token", "owner", "code", "message", "output_sha256")
+TASK = ("stage", "state", "attempts", "token", "owner", "code", "message", "output_sha256", "measures")
 
 READING = ("slide_id", "arm", "state", "started_utc", "signed_utc", "seconds")
 
@@ -38,7 +38,7 @@ def reading_subject(reader: str, session: int, position: int) -> str:
 
 def new_task(stage: str, state: str) -> dict[str, Any]:
     """What a task says on which nobody has worked yet."""
-    empty = dict.fromkeys(("owner", "code", "message", "output_sha256"))
+    empty = dict.fromkeys(("owner", "code", "message", "output_sha256", "measures"))
     return {"stage": stage, "state": state, "attempts": 0, "token": 0, **empty}
 
 

@@ -14,6 +14,7 @@ from pipeline.errors import UnreadableError
 from pipeline.files import sha256_of, write_text_atomic
 from pipeline.study.chain import Change, append, utc_now
 from pipeline.study.ledger import Ledger
+from pipeline.study.permissions import check_may_sign
 from pipeline.study.signing import PublicKey, Signature, SigningKey
 from pipeline.study.verify import verified_head
 from training.foundation.class_names import check_printable
@@ -52,11 +53,13 @@ def sign_report(
     """Verify the log, sign the report, and log that; the signature stands in a file beside the report.
 
     Raises:
-        UnreadableError: no such report. DamagedStoreError: the log does not verify. BadManifestError: no such study.
+        UnreadableError: no such report. DamagedStoreError: the log does not verify. BadManifestError: no such
+            study, or the protocol does not let this key sign.
     """
     check_printable(name)
     if not report.is_file():
         raise UnreadableError(f"{report}: no such report. `gemslide study report` writes it.")
+    check_may_sign(ledger, study_id, key, meaning, name)
     seq, head = verified_head(ledger.database, study_id)
     statement = {
         "study_id": study_id,

@@ -37,7 +37,7 @@ def start_workers(
         ProcessFailedError: workers ended at once, again and again; or the Dask scheduler is gone.
     """
     check_place(on)
-    watching = Watching(study.ledger, study.study_id)
+    watching = Watching(study.ledger, study.study_id, tell)
     order = order_for(study, devices)
     most = max(1, study.ledger.counts(study.study_id).slides["pending"])
     if on == "local":

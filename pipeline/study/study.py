@@ -14,14 +14,18 @@ from pipeline.config import load_settings
 from pipeline.errors import BadManifestError
 from pipeline.jobs.stage import Stage
 from pipeline.project import Project
+from pipeline.study.chain import canonical
 from pipeline.study.content import output_sha256
 from pipeline.study.database import Database
 from pipeline.study.ending import Ending
 from pipeline.study.leakage import check_leakage
 from pipeline.study.leases import Ended, Lease, Leases, Limits
 from pipeline.study.ledger import Ledger, NewSlide
+from pipeline.study.measures import measures_of
 from pipeline.study.order import LEDGER_VARIABLE
+from pipeline.study.origin import Origin, write_origin
 from pipeline.study.owner import this_process
+from pipeline.study.patience import patiently
 from pipeline.study.protocol import (
     PROTOCOL_FILE,
     Protocol,
@@ -32,7 +36,7 @@ from pipeline.study.protocol import (
     study_dir,
 )
 from pipeline.study.stages import StudyStages, sources_of
-from pipeline.study.worker import Worker
+from pipeline.study.worker import Output, Worker
 
 LEDGER_FILE = "gemslide.db"
 
@@ -128,12 +132,16 @@ class _Work:
     """What a study's worker does with a task."""
 
     stages: StudyStages
+    origin: Origin
 
     def stage_of(self, lease: Lease) -> Stage:
         return self.stages.stage_of(lease)
 
-    def output_sha256(self, lease: Lease) -> str:
-        return output_sha256(self.stages.project, lease.slide_id, lease.stage)
+    def output_of(self, lease: Lease) -> Output:
+        project = self.stages.project
+        sha256 = output_sha256(project, lease.slide_id, lease.stage)
+        write_origin(project, lease.slide_id, lease.stage, self.origin, sha256)
+        return Output(sha256, canonical(measures_of(project, lease.slide_id, lease.stage)))
 
 
 def stages_of(study: Study, devices: tuple[str, ...] = ("cpu",)) -> StudyStages:
@@ -148,6 +156,12 @@ def stages_of(study: Study, devices: tuple[str, ...] = ("cpu",)) -> StudyStages:
     return StudyStages(
         study.project, sources_of(cohort), packages, protocol.ingest, protocol.qc, protocol.infer, devices
     )
+
+
+def origin_of(study: Study) -> Origin:
+    """What every result of a study says of where it comes from."""
+    row = study.ledger.study(study.study_id)
+    return Origin(study.study_id, row.version, row.protocol_sha256, row.manifest_sha256)
 
 
 def work_on(
@@ -173,5 +187,6 @@ def work_on(
     def is_over() -> bool:
         return study.ledger.counts(study.study_id).is_over or study.ledger.study(study.study_id).state == "paused"
 
-    worker = Worker(leases, study.limits, _Work(stages), said=said, ending=ending)
+    origin = patiently(lambda: origin_of(study))
+    worker = Worker(leases, study.limits, _Work(stages, origin), said=said, ending=ending)
     return worker.run(study.study_id, until=is_over)

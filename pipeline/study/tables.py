@@ -99,11 +99,12 @@ task = Table(
     Column("code", String(64)),
     Column("message", Text),
     Column("output_sha256", String(64)),
+    Column("measures", Text),
     ForeignKeyConstraint(["study_id", "slide_id"], ["slide.study_id", "slide.slide_id"]),
     _one_of("state", TASK_STATES),
 )
 """`token` counts who has had the task, `beat` how often the present owner said that it lives. `not_before` is when a
-task may be tried again, in seconds since 1970."""
+task may be tried again, in seconds since 1970. `measures` is canonical JSON (`measures.py`)."""
 Index("ix_task_next", task.c.study_id, task.c.state, task.c.priority.desc(), task.c.position.desc(), task.c.ordinal)
 """In the order in which tasks are taken: late stages first, so that slides end and stages overlap."""
 

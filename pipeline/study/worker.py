@@ -11,7 +11,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol
 
 from pipeline.errors import GemslideError, LockedError
 from pipeline.jobs.stage import Stage
@@ -20,15 +20,20 @@ from pipeline.run_record import INTERNAL_ERROR, SlideOutcome
 from pipeline.study.database import LedgerAwayError
 from pipeline.study.ending import Ending
 from pipeline.study.leases import Ended, Lease, Leases, Limits
-
-Answer = TypeVar("Answer")
+from pipeline.study.patience import Answer, patiently
 
 MAY_HEAL = frozenset({"locked", "disk_full", "failed_process"})
 """Codes of what another time may not meet again."""
 BEATS_PER_LEASE = 4
-AWAY_S = 600.0
-"""How long a worker waits for a database that does not answer."""
 LONGEST_REST_S = 1.0
+
+
+class Output(NamedTuple):
+    """What a finished task has left."""
+
+    sha256: str
+    measures: str
+    """Canonical JSON."""
 
 
 class StudyWork(Protocol):
@@ -36,7 +41,7 @@ class StudyWork(Protocol):
 
     def stage_of(self, lease: Lease) -> Stage: ...
 
-    def output_sha256(self, lease: Lease) -> str: ...
+    def output_of(self, lease: Lease) -> Output: ...
 
 
 class LostLeaseError(Exception):
@@ -81,15 +86,16 @@ class Worker:
         rest_s = 0.05
         looked = 0.0
         while True:
+            # Not only when there is nothing else to do: a slide would wait for its dead worker until the study's end.
+            if time.monotonic() - looked >= min(1.0, self._limits.lease_s / BEATS_PER_LEASE):
+                self._patiently(lambda: self._leases.steal(study_id))
+                looked = time.monotonic()
             if lease is not None:
                 lease, count, rest_s = self._do(lease), count + 1, 0.05
                 continue
             self._rest(0)
             if self._patiently(until):
                 return count
-            if time.monotonic() - looked >= min(1.0, self._limits.lease_s / BEATS_PER_LEASE):
-                looked = time.monotonic()
-                self._patiently(lambda: self._leases.steal(study_id))
             lease = self._patiently(lambda: self._leases.take(study_id))
             if lease is None:
                 self._rest(rest_s)
@@ -114,15 +120,7 @@ class Worker:
         return following
 
     def _patiently(self, ask: Callable[[], Answer]) -> Answer:
-        """What the ledger answers, also when its database is away for a while: what was worked on is not lost."""
-        give_up = time.monotonic() + AWAY_S
-        while True:
-            try:
-                return ask()
-            except (LedgerAwayError, LockedError):
-                if time.monotonic() > give_up:
-                    raise
-                self._rest(LONGEST_REST_S)
+        return patiently(ask, rest=self._rest)
 
     def _rest(self, seconds: float) -> None:
         """Where a worker that was asked to end does so, without a task in its hands."""
@@ -135,7 +133,7 @@ class Worker:
         try:
             stage = self._work.stage_of(lease)
             report = stage.run(advance)
-            output = self._work.output_sha256(lease)
+            output = self._work.output_of(lease)
         except GemslideError as error:
             return _of_error(lease, error, time.perf_counter() - start)
         except OSError as error:  # a disk or a share that failed under one slide may come back
@@ -152,7 +150,8 @@ class Worker:
             return Ended("failed", INTERNAL_ERROR, outcome.message, outcome.seconds)
         sources = [found["sha256"] for found in report.inputs if found["id"] == lease.slide_id]
         seconds = round(time.perf_counter() - start, 3)
-        return Ended("done", None, report.warning, seconds, output, sources[0] if sources else None)
+        source = sources[0] if sources else None
+        return Ended("done", None, report.warning, seconds, output.sha256, source, output.measures)
 
 
 def _of_error(lease: Lease, error: GemslideError, seconds: float) -> Ended:

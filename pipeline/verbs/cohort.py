@@ -7,13 +7,16 @@ from pathlib import Path
 import typer
 
 from pipeline.cli_output import Reporter, report_errors
-from pipeline.cohort.manifest import init_cohort, load_cohort
+from pipeline.cohort.duplicates import find_changes
+from pipeline.cohort.manifest import Cohort, init_cohort, load_cohort
 from pipeline.cohort.pseudonyms import pseudonymize_cohort
 from pipeline.cohort.split import assign_splits
 from pipeline.config import load_settings
 from pipeline.ingest.cohort_check import check_entries
+from pipeline.names import find_package
 from pipeline.progress import bar
 from pipeline.project import Project, open_project
+from pipeline.run_record import SlideOutcome
 from pipeline.source_names import SourceNames
 
 
@@ -27,17 +30,29 @@ def run_init(folder: Path, out: Path) -> None:
     )
 
 
-def run_check(manifest: Path, project: Path, *, as_json: bool) -> None:
+def run_check(manifest: Path, project: Path, models: list[str], *, as_json: bool) -> None:
     reporter = Reporter(as_json=as_json, sources=SourceNames(manifest, project=Project(project)))
     with report_errors(as_json=as_json, name="cohort", reporter=reporter):
         cohort = load_cohort(manifest)
         settings = load_settings(open_project(project).settings_path)
         assign_splits(cohort.included, settings.tile.split)
+        for unknown in _check_leakage(cohort, Project(project), models):
+            typer.echo(f"warning: {unknown}", err=True)
+        changes = find_changes(cohort)
     with bar("cohort check", total=len(cohort.included)) as advance:
         for outcome in check_entries(cohort, settings.ingest.keep_associated):
-            reporter.add(outcome)
+            change = changes.get(outcome.slide_id) if outcome.is_good else None
+            reporter.add(SlideOutcome.from_error(outcome.slide_id, change, outcome.seconds) if change else outcome)
             advance(1)
     reporter.finish()
+
+
+def _check_leakage(cohort: Cohort, project: Project, models: list[str]) -> list[str]:
+    if not models:
+        return []
+    from pipeline.study.leakage import check_leakage
+
+    return check_leakage(cohort, {model: find_package(model, project) for model in models}, project)
 
 
 def run_pseudonymize(manifest: Path, map_path: Path, out: Path, project: Path | None, *, keep_site: bool) -> None:

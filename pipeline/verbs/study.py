@@ -23,6 +23,8 @@ from pipeline.project import Project, open_project
 from pipeline.study.amendments import amend
 from pipeline.study.leases import Ended, Lease
 from pipeline.study.ledger import Ledger
+from pipeline.study.patience import AWAY_S, patiently
+from pipeline.study.priorities import prioritize
 from pipeline.study.progress import Progress, progress_of
 from pipeline.study.protocol import AboutStudy, new_protocol
 from pipeline.study.retries import retry
@@ -34,21 +36,36 @@ MAX_SHOWN = 50
 
 
 def run_init(
-    study_id: str, project_dir: Path, cohort: Path, models: list[str], *, title: str, question: str, seed: int
+    study_id: str,
+    project_dir: Path,
+    cohort: Path,
+    models: list[str],
+    *,
+    title: str,
+    question: str,
+    template: str | None,
 ) -> None:
     with report_errors():
-        about = AboutStudy(title=title, question=question, cohort=str(cohort), seed=seed)
-        path = new_protocol(open_project(project_dir), study_id, about, models)
+        about = AboutStudy(title=title, question=question, cohort=str(cohort), seed=0)
+        path = new_protocol(open_project(project_dir), study_id, about, models, template)
     typer.echo(f"{path}: complete it, then `gemslide study run {study_id}` freezes it and begins.")
 
 
 @contextmanager
-def opened(project_dir: Path, *, as_json: bool = False) -> Iterator[tuple[Project, Ledger]]:
-    """A project and its ledger, for one verb; what is wrong with them is said in one message."""
+def opened(project_dir: Path, *, as_json: bool = False, wait: bool = False) -> Iterator[tuple[Project, Ledger]]:
+    """A project and its ledger, for one verb; what is wrong with them is said in one message.
+
+    Args:
+        wait: for a ledger whose database is away; for who works where nobody looks.
+    """
     with report_errors(as_json=as_json):
         project = open_project(project_dir)
-        with open_ledger(project) as ledger:
+        with patiently(lambda: open_ledger(project), said=_say_wait) if wait else open_ledger(project) as ledger:
             yield project, ledger
+
+
+def _say_wait(why: str) -> None:
+    typer.echo(f"{why} Waiting for it, {AWAY_S / 60:.0f} minutes at most.", err=True)
 
 
 def run_study(study_id: str, project_dir: Path, *, on: str, workers: int | None, devices: str, as_json: bool) -> None:
@@ -108,21 +125,21 @@ def _begun(project: Project, study_id: str, ledger: Ledger) -> Study:
 
 
 def run_work(study_id: str, project_dir: Path, *, devices: str) -> None:
-    from pipeline.study.ending import ended_by_signals
-
-    with ended_by_signals() as ending, opened(project_dir) as (project, ledger):
-        study = open_study(project, study_id, ledger)
+    with opened(project_dir, wait=True) as (project, ledger):
+        study = patiently(lambda: open_study(project, study_id, ledger))
         from pipeline.inference.devices import named_devices
         from pipeline.inference.stage import close_devices
+        from pipeline.study.ending import ended_by_signals
         from pipeline.study.study import work_on
 
-        try:
-            done = work_on(study, devices=named_devices(devices), said=_say_ended, ending=ending)
-        except KeyboardInterrupt:
-            typer.echo("this worker was ended; what it had is given back.", err=True)
-            raise typer.Exit(128 + (ending.signal or signal.SIGINT)) from None
-        finally:
-            close_devices()
+        with ended_by_signals() as ending:
+            try:
+                done = work_on(study, devices=named_devices(devices), said=_say_ended, ending=ending)
+            except KeyboardInterrupt:
+                typer.echo("this worker was ended; what it had is given back.", err=True)
+                raise typer.Exit(128 + (ending.signal or signal.SIGINT)) from None
+            finally:
+                close_devices()
     typer.echo(f"{done} tasks done here.", err=True)
 
 
@@ -155,6 +172,12 @@ def run_retry(study_id: str, project_dir: Path, slides: list[str], state: str | 
     with opened(project_dir) as (_, ledger):
         retried = retry(ledger, study_id, slides, state, actor=actor_here(), why=why)
     typer.echo(f"study {study_id}: {len(retried)} slides go on; start workers with `run` or `work`.")
+
+
+def run_prioritize(study_id: str, project_dir: Path, slides: list[str], priority: int, why: str) -> None:
+    with opened(project_dir) as (_, ledger):
+        prioritize(ledger, study_id, slides, priority, actor=actor_here(), why=why)
+    typer.echo(f"study {study_id}: {len(slides)} slides have priority {priority}.")
 
 
 def _print(progress: Progress, ledger: Ledger, study_id: str, *, as_json: bool) -> None:

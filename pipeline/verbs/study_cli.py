@@ -24,13 +24,16 @@ def study_init(
     models: Annotated[list[str], typer.Option("--model", help="Model id; may be repeated.")],
     title: Annotated[str, typer.Option(help="Title of the study.", show_default="to be written")] = "",
     question: Annotated[str, typer.Option(help="What it is to answer.", show_default="to be written")] = "",
-    seed: Annotated[int, typer.Option(min=0, help="Of everything drawn at random.")] = 0,
+    template: Annotated[
+        Literal["cap-validation"] | None,
+        typer.Option(help="Add a design: validation of digital pathology as CAP's guideline has it."),
+    ] = None,
     project: ProjectOption = HERE,
 ) -> None:
     """Write a protocol, studies/STUDY/study.toml, to complete before the study begins."""
     from pipeline.verbs.study import run_init
 
-    run_init(study, project, cohort, models, title=title, question=question, seed=seed)
+    run_init(study, project, cohort, models, title=title, question=question, template=template)
 
 
 @study_cli.command("begin")
@@ -134,6 +137,20 @@ def study_retry(
     run_retry(study, project, slides or [], state, why)
 
 
+@study_cli.command("prioritize")
+def study_prioritize(
+    study: StudyArgument,
+    slides: Annotated[list[str], typer.Argument(metavar="SLIDE", help="Slide ids.")],
+    why: WhyOption,
+    priority: Annotated[int, typer.Option(min=-100, max=100, help="Higher comes first; all begin with 0.")] = 1,
+    project: ProjectOption = HERE,
+) -> None:
+    """Let workers take some slides before the others."""
+    from pipeline.verbs.study import run_prioritize
+
+    run_prioritize(study, project, slides, priority, why)
+
+
 @study_cli.command("amend")
 def study_amend(study: StudyArgument, why: WhyOption, project: ProjectOption = HERE) -> None:
     """Freeze a protocol or a manifest that was changed after the study began; what it touches is done again."""
@@ -153,6 +170,25 @@ def study_erase(
     from pipeline.verbs.study_privacy import run_erase
 
     run_erase(study, project, slides, why)
+
+
+@study_cli.command("export")
+def study_export(
+    study: StudyArgument,
+    out: Annotated[Path, typer.Option(file_okay=False, help="Folder to make.")],
+    key: Annotated[
+        Path,
+        typer.Option(dir_okay=False, help="Secret key of the pseudonyms, outside the project; drawn if not there."),
+    ],
+    results: Annotated[
+        list[str] | None, typer.Option("--result", help='File of each slide\'s results, such as "predictions.csv".')
+    ] = None,
+    project: ProjectOption = HERE,
+) -> None:
+    """Write tables and results under pseudonyms, for others; refused where any file names somebody."""
+    from pipeline.verbs.study_privacy import run_export
+
+    run_export(study, project, out, key, results or [])
 
 
 @study_cli.command("reproduce")
@@ -222,6 +258,21 @@ def study_countersign(
     from pipeline.verbs.study_proof import run_countersign
 
     run_countersign(anchor, project, key)
+
+
+@study_cli.command("report")
+def study_report(
+    study: StudyArgument,
+    out: Annotated[
+        Path | None, typer.Option(file_okay=False, help="Folder to make.", show_default="in the study")
+    ] = None,
+    project: ProjectOption = HERE,
+    as_json: JsonOption = False,
+) -> None:
+    """Write the report: one HTML page, PDF, and every table as CSV. Before the end it is an interim report."""
+    from pipeline.verbs.study_report import run_report
+
+    run_report(study, project, out, as_json=as_json)
 
 
 @study_cli.command("sign")

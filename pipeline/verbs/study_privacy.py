@@ -7,7 +7,9 @@ from pathlib import Path
 import typer
 
 from pipeline.study.erasure import erase
+from pipeline.study.privacy.keyed import open_pseudonym_key
 from pipeline.study.study import actor_here, begun_study
+from pipeline.units import RESEARCH_USE
 from pipeline.verbs.study import opened
 
 BEYOND = (
@@ -23,3 +25,18 @@ def run_erase(study_id: str, project_dir: Path, slides: list[str], why: str) -> 
     for path in erased.still_named_in:
         typer.echo(f"still names one of them, or is too large to look at: {path}")
     typer.echo(BEYOND)
+
+
+def run_export(study_id: str, project_dir: Path, out: Path, key: Path, results: list[str]) -> None:
+    from pipeline.study.privacy.export import export_study
+
+    with opened(project_dir) as (project, ledger):
+        study = begun_study(project, study_id, ledger)
+        done = export_study(study, out, open_pseudonym_key(key), results=results, actor=actor_here())
+    typer.echo(f"{done.folder}: {done.files} files, in which no name of the study was found.")
+    if done.unsearchable:
+        typer.echo(
+            f'{done.unsearchable} names are too short to be searched for (a site "A", say); in tables they are '
+            "pseudonyms, but look through what you add by --result."
+        )
+    typer.echo(f"{RESEARCH_USE} Keep {key} apart: it leads from pseudonyms back to names.")

@@ -49,7 +49,7 @@ def _files(paths: list[Path]) -> list[Path]:
 
 
 def _signed_reports(project: Project, study_id: str) -> list[Path]:
-    found = sorted(study_dir(project, study_id).glob(f"[!.]*{SIGNATURES_SUFFIX}"))
+    found = sorted(study_dir(project, study_id).glob(f"**/[!.]*{SIGNATURES_SUFFIX}"))
     return [path.with_name(path.name.removesuffix(SIGNATURES_SUFFIX)) for path in found]
 
 

@@ -14,6 +14,7 @@ ADAPTERS = {
     "pydicom": {
         "pipeline/codecs/dicom_frames.py",
         "pipeline/export/dicom/library.py",
+        "pipeline/study/privacy/dicom_scan.py",
         *(f"pipeline/slides/dicom/{part}.py" for part in ("attributes", "header", "positions", "validate", "metadata")),
     },
     "napari": {"pathology_app/desktop/window.py"},

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, TypeVar
@@ -33,13 +34,16 @@ def new_run_id() -> str:
 
 def versions_of(names: Iterable[str]) -> dict[str, str]:
     """Versions of Python and of installed distributions."""
-    found = {"python": platform.python_version()}
-    for name in names:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            found[name] = "not installed"
-    return found
+    return {"python": platform.python_version(), **{name: _version(name) for name in names}}
+
+
+@cache
+def _version(name: str) -> str:
+    """Read once in a process: what it has loaded stays what it was, and every slide states it several times."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "not installed"
 
 
 def host() -> dict[str, object]:

@@ -111,5 +111,6 @@ def make_norm(norm: str, channels: int) -> nn.Module:
 
 
 def _initialise(module: nn.Module) -> None:
-    if isinstance(module, nn.Conv2d):
+    # Without memory there is nothing to draw, and torch would import its compiler for it, which takes over a second.
+    if isinstance(module, nn.Conv2d) and not module.weight.is_meta:
         nn.init.kaiming_normal_(module.weight, mode="fan_in", nonlinearity="relu")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ import psutil
 import pytest
 
 from pipeline.cohort.manifest import load_cohort
+from pipeline.files import sha256_of
 from pipeline.ingest.cohort_check import AT_ONCE, FEW, check_entries
 from tests.small_road import make_slide, write_annotations
 
@@ -80,3 +82,25 @@ def test_a_manifest_of_fifty_thousand_rows_is_read_in_seconds(tmp_path):
 
     assert len(load_cohort(tmp_path / "cohort.csv").included) == 50_000
     assert time.process_time() - start < 5
+
+
+def test_the_same_file_twice_and_a_file_that_is_another_than_the_manifest_says_are_found(gemslide, tmp_path):
+    for seed, name in enumerate("abc"):
+        make_slide(tmp_path / f"{name}.tiff", seed)
+    shutil.copy(tmp_path / "a.tiff", tmp_path / "copy.tiff")
+    sha256 = sha256_of(tmp_path / "b.tiff")
+    rows = ["a.tiff,a,", "copy.tiff,copy,", f"b.tiff,b,{sha256}", f"c.tiff,c,{sha256}"]
+    (tmp_path / "cohort.csv").write_text("\n".join(["path,slide_id,sha256", *rows]) + "\n")
+    done = gemslide("cohort", "check", tmp_path / "cohort.csv", "--project", tmp_path, "--json")
+    found = {line["slide_id"]: line for line in map(json.loads, done.out.splitlines())}
+    assert done.code == 1
+    assert {name: line["code"] for name, line in found.items()} == {
+        "a": None, "copy": "bad_manifest", "b": None, "c": "changed_source",
+    }  # fmt: skip
+    assert "is the same file as slide a, byte for byte" in found["copy"]["message"]
+
+
+def test_a_cohort_with_patients_that_a_model_was_trained_on_is_refused(gemslide, road):
+    done = gemslide("cohort", "check", road.cohort, "--model", road.model_id, "--project", road.project.root)
+    assert done.code == 1
+    assert "was trained on patients or slides of this cohort" in done.err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,10 +16,12 @@ STAGES = ("ingest", "qc", "infer a-00000000")
 
 
 @pytest.fixture(scope="session")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
-    server = Postgres(tmp_path_factory.mktemp("pg"))
-    yield server
-    server.end()
+def postgres() -> Iterator[Postgres]:
+    """Not in pytest's own folder, which every other pytest of this user that starts closes to the server."""
+    with tempfile.TemporaryDirectory(prefix="gemslide-pg-", ignore_cleanup_errors=True) as folder:
+        server = Postgres(Path(folder))
+        yield server
+        server.end()
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import gc
+import socket
+import struct
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from alembic.autogenerate import compare_metadata
@@ -12,8 +16,9 @@ from sqlalchemy import text
 
 from pipeline.errors import BadRecipeError, DamagedStoreError, UnreadableError
 from pipeline.study.chain import Change, append
-from pipeline.study.database import Database
+from pipeline.study.database import Database, LedgerAwayError
 from pipeline.study.file_system import Mount, check_local, file_system_of, mounts
+from pipeline.study.ledger import Ledger
 from pipeline.study.tables import metadata
 
 MOUNTED = [Mount("/", "ext4"), Mount("/data", "nfs4"), Mount("/data/fast", "xfs"), Mount("/lab", "xfs"),
@@ -82,6 +87,55 @@ def test_a_password_is_in_no_message(tmp_path):
         Database(f"postgresql://ada:secret@127.0.0.1:1/{tmp_path.name}")
     assert "secret" not in str(error.value)
     assert "cannot be" in str(error.value)
+
+
+def test_a_server_that_ends_a_connection_is_away_and_one_that_is_there_again_is_used_again(postgres):
+    with Ledger(Database(postgres.new_database())) as ledger:
+        with pytest.raises(LedgerAwayError), ledger.database.write() as connection:
+            connection.execute(text("SELECT pg_terminate_backend(pg_backend_pid())"))
+        assert ledger.study_ids() == []
+        with postgres.away(), pytest.raises(LedgerAwayError):
+            ledger.study_ids()
+        assert ledger.study_ids() == []
+
+
+def test_a_server_that_lets_nobody_in_yet_or_any_more_is_away(postgres):
+    url = postgres.new_database()
+    with Ledger(Database(url)) as ledger:
+        try:
+            with ledger.database.read() as connection:
+                connection.execute(text("SELECT 1"))
+                postgres.stop("smart", wait=False)  # as long as somebody is connected, it only lets nobody else in
+                with pytest.raises(LedgerAwayError, match="not answer now: the database system is shutting down"):
+                    Database(url)
+        finally:
+            postgres.stop()
+            postgres.start()
+
+
+@pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning"
+)  # pg8000 leaves its socket to be collected
+def test_a_connection_that_is_cut_while_it_is_made_is_a_server_that_is_away():
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as thread:
+        cut = thread.submit(accept_and_reset, server)
+        with pytest.raises(LedgerAwayError, match="connection to the ledger was cut: Connection reset by peer"):
+            Database(f"postgresql://ada@127.0.0.1:{server.getsockname()[1]}/x")
+        cut.result()
+    gc.collect()
+
+
+def accept_and_reset(server: socket.socket) -> None:
+    connection, _ = server.accept()
+    connection.recv(1)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    connection.close()
+
+
+def test_a_database_that_the_server_does_not_have_is_one_clear_error(postgres):
+    with pytest.raises(UnreadableError, match='the server refuses it: database "none" does not exist') as error:
+        Database(postgres.url("none"))
+    assert not isinstance(error.value, LedgerAwayError)
 
 
 def test_a_file_that_is_no_database_is_refused(tmp_path):

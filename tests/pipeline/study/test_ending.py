@@ -16,7 +16,7 @@ from pipeline.study.leases import Leases, Limits
 from pipeline.study.ledger import NewSlide
 from pipeline.study.owner import this_process
 from pipeline.study.verify import verify_log
-from pipeline.study.worker import Worker
+from pipeline.study.worker import Output, Worker
 
 
 class ShortStage:
@@ -31,8 +31,8 @@ class ShortWork:
     def stage_of(self, lease: object) -> ShortStage:
         return ShortStage()
 
-    def output_sha256(self, lease: object) -> str:
-        return "ab"
+    def output_of(self, lease: object) -> Output:
+        return Output("ab", "{}")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

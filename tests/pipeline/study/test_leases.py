@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 
+from pipeline.study.database import Database, LedgerAwayError
 from pipeline.study.leases import SET_ASIDE, Ended, Leases, Limits
 from pipeline.study.ledger import Ledger, NewSlide
 from pipeline.study.owner import Owner, this_process
@@ -104,6 +105,23 @@ def test_a_clock_that_steps_makes_nothing_wait_for_ever(begun, step):
     assert mine.take("s") is not None
 
 
+@pytest.mark.parametrize("step", [-3600, 3600])
+def test_a_clock_that_steps_makes_nothing_wait_that_may_be_tried_often(begun, step):
+    wall = Clock()
+    mine = Leases(begun, FAR, Limits(max_attempts=100), actor="worker", wall=wall)
+    for _ in range(3):
+        lease = mine.take("s")
+        mine.finish(lease, Ended("again", "locked"))
+    wall.at += step
+    assert mine.take("s") is not None
+
+
+def test_nothing_waits_for_longer_than_an_hour():
+    limits = Limits(max_attempts=100, backoff_s=5)
+    assert [limits.wait_s(attempts) for attempts in (1, 2, 3, 10, 11, 100)] == [5, 10, 20, 2560, 3600, 3600]
+    assert [Limits(backoff_s=seconds).wait_s(50) for seconds in (0, 7200)] == [0, 7200]
+
+
 def test_a_lease_lapses_when_its_owner_was_silent_for_long_by_the_watchers_own_clock(begun):
     silent, watcher = worker(begun, replace(FAR, pid=1)), worker(begun, FAR, clock=(clock := Clock(50.0)))
     lease = silent.take("s")
@@ -116,6 +134,24 @@ def test_a_lease_lapses_when_its_owner_was_silent_for_long_by_the_watchers_own_c
     clock.at += 2
     assert watcher.steal("s") == 1
     assert not silent.beat(lease)
+
+
+def test_while_the_database_is_away_nobody_is_silent(postgres):
+    with Ledger(Database(postgres.new_database())) as ledger:
+        ledger.begin("s", {}, "0" * 64, [NewSlide("S-1")], STAGES, actor="ada")
+        cut_off, watcher = worker(ledger, replace(FAR, pid=1)), worker(ledger, FAR, clock=(clock := Clock()))
+        lease = cut_off.take("s")
+        assert watcher.steal("s") == 0
+        clock.at += 60
+        with postgres.away(), pytest.raises(LedgerAwayError):
+            watcher.steal("s")
+        clock.at += 1
+        assert watcher.steal("s") == 0, "nobody could beat"
+        assert cut_off.beat(lease)
+        clock.at += 31
+        assert watcher.steal("s") == 0, "it beat meanwhile"
+        clock.at += 31
+        assert watcher.steal("s") == 1
 
 
 def test_who_comes_back_late_is_refused_and_the_log_says_so(begun):

@@ -8,7 +8,8 @@ from pipeline.errors import CorruptTileError
 from pipeline.run_record import RunRecord as SlidesRecord
 from pipeline.run_record import SlideOutcome
 from tests.contracts.test_folder_rules import SOURCES
-from training.foundation.run_record import RunRecord, recorded
+from training.foundation import run_record
+from training.foundation.run_record import RunRecord, recorded, versions_of
 from training.run_log import run_log
 
 COMMON = {"run_id", "verb", "settings", "inputs", "outputs", "versions", "host", "seconds", "outcome"}
@@ -82,3 +83,12 @@ def test_a_training_run_that_fails_has_its_code_and_its_epochs(tmp_path):
 @pytest.mark.parametrize("text", ["Not for diagnosis.", "TimeRemainingColumn()", ".prctl(", "difflib.", "fallocate("])
 def test_what_both_rooms_need_is_written_once(text):
     assert len([path for path in SOURCES if text in path.read_text(encoding="utf-8")]) == 1
+
+
+def test_versions_are_read_once_in_a_process(monkeypatch):
+    asked = []
+    monkeypatch.setattr(run_record, "version", lambda name: asked.append(name) or "1.2")
+    for _ in range(2):
+        found = versions_of(["a-package"])
+        assert found.pop("a-package") == "1.2"  # what is given out is the caller's own
+    assert asked == ["a-package"]

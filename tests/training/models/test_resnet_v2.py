@@ -1,3 +1,6 @@
+import subprocess
+import sys
+
 import pytest
 import torch
 from torch import nn
@@ -93,3 +96,13 @@ def test_a_wrong_depth_names_the_nearest_right_ones(depth, nearest):
 def test_a_wrong_norm_names_the_right_ones():
     with pytest.raises(ValueError, match='"batch" or "group", got \'layer\''):
         resnet_v2_blocks(depth=11, num_classes=2, norm="layer")
+
+
+def test_a_network_without_memory_is_laid_out_without_torchs_compiler():
+    """Importing it takes over a second, in every process that opens a model."""
+    program = (
+        "import sys, torch; from training.models.resnet_v2 import resnet_v2\n"
+        "with torch.device('meta'): resnet_v2(depth=11, num_classes=2)\n"
+        "sys.exit('torch._dynamo' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -87,6 +87,7 @@ def _make_task() -> None:
         sa.Column("code", sa.String(64)),
         sa.Column("message", sa.Text()),
         sa.Column("output_sha256", sa.String(64)),
+        sa.Column("measures", sa.Text()),
         sa.CheckConstraint(f"state IN ({_TASK_STATES})", name=op.f("ck_task_state")),
         sa.ForeignKeyConstraint(
             ["study_id", "slide_id"], ["slide.study_id", "slide.slide_id"], name=op.f("fk_task_study_id_slide_id_slide")

@@ -1,0 +1,41 @@
+"""Attributes that our own DICOM results have (`pipeline.export.dicom`). Any other one is refused in an export."""
+
+MUST_BE_EMPTY = frozenset({
+    "AccessionNumber", "DeviceSerialNumber", "PatientBirthDate", "PatientID", "PatientName", "PatientSex",
+    "ReferringPhysicianName", "StudyDate", "StudyID", "StudyTime",
+})  # fmt: skip
+"""Those that say whose slide it is, or when it was made."""
+ALLOWED = frozenset({
+    "AcquisitionContextSequence", "AlgorithmFamilyCodeSequence", "AlgorithmName", "AlgorithmParameters",
+    "AlgorithmSource", "AlgorithmVersion", "BitsAllocated", "BitsStored", "BurnedInAnnotation", "CodeMeaning",
+    "CodeValue", "CodingSchemeDesignator", "ColumnPositionInTotalImagePixelMatrix", "Columns",
+    "ConceptCodeSequence", "ConceptNameCodeSequence", "ContentDate", "ContentDescription", "ContentLabel",
+    "ContentQualification", "ContentTime", "ContributingEquipmentSequence", "ContributionDateTime",
+    "ContributionDescription", "DerivationImageSequence", "DimensionDescriptionLabel", "DimensionIndexPointer",
+    "DimensionIndexSequence", "DimensionIndexValues", "DimensionOrganizationSequence",
+    "DimensionOrganizationType", "DimensionOrganizationUID", "DoubleFloatRealWorldValueFirstValueMapped",
+    "DoubleFloatRealWorldValueLastValueMapped", "FileMetaInformationGroupLength", "FileMetaInformationVersion",
+    "FloatPixelData", "FloatPixelPaddingValue", "FrameContentSequence", "FrameOfReferenceUID", "FrameType",
+    "FrameVOILUTSequence", "FunctionalGroupPointer", "HighBit", "ImageOrientationSlide", "ImageType",
+    "ImplementationClassUID", "ImplementationVersionName", "InstanceCreationDate", "InstanceCreationTime",
+    "InstanceNumber", "LUTExplanation", "LUTLabel", "LossyImageCompression", "Manufacturer",
+    "ManufacturerModelName", "MaximumFractionalValue", "MeasurementUnitsCodeSequence",
+    "MediaStorageSOPClassUID", "MediaStorageSOPInstanceUID", "Modality", "NumberOfFrames",
+    "ParametricMapFrameTypeSequence", "PerFrameFunctionalGroupsSequence", "PhotometricInterpretation",
+    "PixelData", "PixelMeasuresSequence", "PixelPresentation", "PixelRepresentation", "PixelSpacing",
+    "PixelValueTransformationSequence", "PlanePositionSlideSequence", "PositionReferenceIndicator",
+    "PresentationLUTShape", "PurposeOfReferenceCodeSequence", "QuantityDefinitionSequence",
+    "RealWorldValueIntercept", "RealWorldValueMappingSequence", "RealWorldValueSlope",
+    "RecognizableVisualFeatures", "RecommendedDisplayCIELabValue", "ReferencedInstanceSequence",
+    "ReferencedSOPClassUID", "ReferencedSOPInstanceUID", "ReferencedSeriesSequence", "RescaleIntercept",
+    "RescaleSlope", "RescaleType", "RowPositionInTotalImagePixelMatrix", "Rows", "SOPClassUID",
+    "SOPInstanceUID", "SamplesPerPixel", "SegmentAlgorithmName", "SegmentAlgorithmType", "SegmentLabel",
+    "SegmentNumber", "SegmentSequence", "SegmentationAlgorithmIdentificationSequence",
+    "SegmentationFractionalType", "SegmentationType", "SegmentedPropertyCategoryCodeSequence",
+    "SegmentedPropertyTypeCodeSequence", "SegmentsOverlap", "SeriesDescription", "SeriesInstanceUID",
+    "SeriesNumber", "SharedFunctionalGroupsSequence", "SliceThickness", "SoftwareVersions",
+    "SourceImageSequence", "SpecificCharacterSet", "StudyInstanceUID", "TotalPixelMatrixColumns",
+    "TotalPixelMatrixFocalPlanes", "TotalPixelMatrixOriginSequence", "TotalPixelMatrixRows",
+    "TransferSyntaxUID", "ValueType", "WindowCenter", "WindowWidth", "XOffsetInSlideCoordinateSystem",
+    "YOffsetInSlideCoordinateSystem", "ZOffsetInSlideCoordinateSystem",
+})  # fmt: skip

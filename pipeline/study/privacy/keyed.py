@@ -1,0 +1,63 @@
+"""Pseudonyms by a secret key: the same name has the same pseudonym in every export, and nobody without the key finds
+the way back, also not by trying all names."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import re
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipeline.cohort.pseudonyms import project_around
+from pipeline.errors import BadManifestError, UnreadableError
+from pipeline.files import explain_unwritable, replace_file
+from training.foundation.reading import read_regular
+
+KEY_BYTES = 32
+_LENGTH = 12
+"""Letters of a pseudonym: 60 bits, with which a million names meet by chance once in two million such keys."""
+
+
+@dataclass(frozen=True)
+class PseudonymKey:
+    """A secret; whoever has it can tell which pseudonym is whose."""
+
+    secret: bytes
+
+    @property
+    def key_id(self) -> str:
+        """Which key it was, for the log; says nothing of the key."""
+        return hashlib.sha256(b"gemslide pseudonym key" + self.secret).hexdigest()[:16]
+
+    def pseudonym(self, kind: str, name: str) -> str:
+        """Of a slide, patient, site or reader: "slide-k3v…"."""
+        code = hmac.new(self.secret, f"{kind}\0{name}".encode(), hashlib.sha256).digest()
+        return f"{kind}-{base64.b32encode(code).decode().lower()[:_LENGTH]}"
+
+
+def open_pseudonym_key(path: Path) -> PseudonymKey:
+    """The key in a file; a new one is drawn where there is none. It lies in no project: projects are made to be shared.
+
+    Raises:
+        BadManifestError: inside a project. UnreadableError: no key of ours. DiskFullError: cannot be written.
+    """
+    around = project_around(path)
+    if around:
+        raise BadManifestError(
+            f"{path}: the key of pseudonyms must not lie inside the project {around}. Keep it apart, readable by you "
+            "alone: who has it can tell which pseudonym is whose."
+        )
+    if not path.exists():
+        with explain_unwritable(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            replace_file(path, f"{secrets.token_hex(KEY_BYTES)}\n".encode(), mode=0o600)
+    try:
+        text = read_regular(path, max_bytes=1024).decode("ascii").strip()
+    except (OSError, ValueError) as error:
+        raise UnreadableError(f"{path}: cannot be read as a key of pseudonyms ({type(error).__name__}).") from error
+    if not re.fullmatch(rf"[0-9a-f]{{{2 * KEY_BYTES}}}", text):
+        raise UnreadableError(f"{path}: is no key of pseudonyms. Name another file; a new key is drawn where none is.")
+    return PseudonymKey(bytes.fromhex(text))

@@ -1,0 +1,52 @@
+"""Searching texts for names that must not leave."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+SHORTEST = 4
+"""Names of fewer letters, or of fewer digits, would be found in numbers and words by chance."""
+_TOKEN = re.compile(r"[A-Za-z0-9_.-]+")
+_ENDS = ".-_"
+
+
+@dataclass(frozen=True)
+class Names:
+    """Names that must not leave, for searching."""
+
+    tokens: frozenset[str]
+    phrases: tuple[str, ...]
+    """Those that are more than one word."""
+
+    @classmethod
+    def of(cls, names: Collection[str]) -> Names:
+        searched = {name.casefold() for name in names if is_searchable(name)}
+        tokens = frozenset(name for name in searched if _TOKEN.fullmatch(name))
+        return cls(tokens, tuple(sorted(searched - tokens)))
+
+    def first_in(self, text: str) -> str | None:
+        """A name that stands in a text; None where none does."""
+        folded = text.casefold()
+        for match in _TOKEN.finditer(folded):
+            for token in _readings(match[0]):
+                if token in self.tokens:
+                    return token
+        return next((phrase for phrase in self.phrases if phrase in folded), None)
+
+
+def is_searchable(name: str) -> bool:
+    """Whether a name is long enough to be told from chance."""
+    return len(name) >= SHORTEST and not (name.isdigit() and len(name) < SHORTEST + 2)
+
+
+def _readings(token: str) -> Iterator[str]:
+    """A word as it stands, without points at its ends, without suffixes as of a file, and its parts."""
+    yield token
+    yield token.strip(_ENDS)
+    stem = token
+    while "." in stem:
+        stem = stem.rpartition(".")[0]
+        yield stem
+    yield from re.split(r"[_.-]", token)

@@ -1,0 +1,132 @@
+"""What a model said and what is true, case by case: tiles, slides or patients with a reference standard."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.errors import BadRecipeError, UnreadableError
+from pipeline.evaluation.slide_truth import truth_of_label
+from pipeline.evaluation.stored import tile_probabilities
+from pipeline.store.overlays import read_predictions
+from pipeline.study.protocol import Endpoint
+from pipeline.study.report.facts import Facts, text_of
+from pipeline.study.stages import INFER
+from pipeline.tiles.table import read_table
+
+NOT_KNOWN = "not known"
+
+
+@dataclass(frozen=True)
+class Cases:
+    """Cases of one level, model and reference."""
+
+    class_names: tuple[str, ...]
+    slides: NDArray[np.str_]
+    """The slide of each case; of a patient, the first one."""
+    patients: NDArray[np.str_]
+    truth_nk: NDArray[np.bool_]
+    """bool (cases, classes)."""
+    scores_nk: NDArray[np.float64]
+    """float64 (cases, classes)."""
+
+    def __len__(self) -> int:
+        return len(self.slides)
+
+    def only(self, chosen: NDArray[np.bool_]) -> Cases:
+        return Cases(
+            self.class_names, self.slides[chosen], self.patients[chosen], self.truth_nk[chosen], self.scores_nk[chosen]
+        )
+
+
+def cases_of(facts: Facts, endpoint: Endpoint) -> Cases:
+    """The cases of an endpoint: slides that are done, and have a reference standard.
+
+    Raises:
+        UnreadableError: no tile set, or damaged predictions. BadRecipeError: the two do not fit together.
+    """
+    if endpoint.level == "tile":
+        return _tiles(facts, endpoint)
+    slides = slide_cases(facts, endpoint.model)
+    return slides if endpoint.level == "slide" else _by_patient(slides)
+
+
+def slide_cases(facts: Facts, model_id: str) -> Cases:
+    """Slides with a label in the manifest, and the scores that the ledger has of them."""
+    done = set(facts.slides.index[facts.slides["state"] == "done"])
+    of_model = facts.tasks[(facts.tasks["stage"] == INFER + model_id) & facts.tasks["measures"].notna()]
+    labels, patients = facts.slides["label"].to_dict(), facts.slides["patient"].to_dict()
+    rule = facts.protocol.analysis.slide_score
+    found = []
+    class_names: tuple[str, ...] = ()
+    for slide_id, measures in zip(of_model["slide_id"], of_model["measures"], strict=True):
+        class_names = tuple(measures["classes"])
+        label = text_of(labels[slide_id])
+        truth = truth_of_label(label, class_names) if label else None
+        if slide_id in done and truth is not None:
+            found.append((slide_id, patients[slide_id], truth, measures["scores"][rule]))
+    return _cases(class_names, found)
+
+
+def _cases(class_names: tuple[str, ...], found: list[tuple[str, str, NDArray[np.bool_], list[float]]]) -> Cases:
+    shape = (len(found), len(class_names))
+    return Cases(
+        class_names,
+        np.array([each[0] for each in found], dtype=str),
+        np.array([each[1] for each in found], dtype=str),
+        np.array([each[2] for each in found], dtype=bool).reshape(shape),
+        np.array([each[3] for each in found], dtype=np.float64).reshape(shape),
+    )
+
+
+def _by_patient(slides: Cases) -> Cases:
+    """A patient has the classes of all slides, and the highest score of each class."""
+    names, first, number = np.unique(slides.patients, return_index=True, return_inverse=True)
+    shape = (len(names), len(slides.class_names))
+    truth_nk, scores_nk = np.zeros(shape, bool), np.zeros(shape)
+    np.logical_or.at(truth_nk, number, slides.truth_nk)
+    np.maximum.at(scores_nk, number, slides.scores_nk)
+    return Cases(slides.class_names, slides.slides[first], names, truth_nk, scores_nk)
+
+
+def _tiles(facts: Facts, endpoint: Endpoint) -> Cases:
+    project = facts.study.project
+    assert endpoint.tile_set is not None
+    table = read_table(project.tile_table_path(endpoint.tile_set))
+    frame = table.frame[table.frame["label"].notna() & (table.frame["label"] != "")]
+    done = facts.slides.index[facts.slides["state"] == "done"]
+    patients = facts.slides["patient"].to_dict()
+    parts, class_names = [], None
+    for slide_id, rows in frame[frame["slide_id"].isin(done)].groupby("slide_id", sort=False):
+        predictions = read_predictions(project.store_path(str(slide_id)), endpoint.model)
+        class_names = predictions.class_names
+        unknown = sorted(set(rows["label"]) - set(class_names))
+        if unknown:
+            raise BadRecipeError(
+                f"endpoint {endpoint.name}: tile set {endpoint.tile_set} has labels that model {endpoint.model} does "
+                f"not know: {', '.join(unknown[:5])}; it has {', '.join(class_names)}."
+            )
+        truth_nk = rows["label"].to_numpy(dtype=str)[:, None] == np.array(class_names)[None]
+        scores_nk = tile_probabilities(str(slide_id), endpoint.model, rows, predictions).astype(np.float64)
+        parts.append((np.full(len(rows), slide_id), np.full(len(rows), patients[slide_id]), truth_nk, scores_nk))
+    if class_names is None:
+        raise UnreadableError(
+            f"endpoint {endpoint.name}: tile set {endpoint.tile_set} has no labelled tiles on slides of this study "
+            "that are done. Make it of the study's slides with `gemslide tile`."
+        )
+    slides, owners, truth_nk, scores_nk = (np.concatenate(each) for each in zip(*parts, strict=True))
+    return Cases(class_names, slides.astype(str), owners.astype(str), truth_nk, scores_nk)
+
+
+def groups_of(facts: Facts, cases: Cases, column: str) -> dict[str, NDArray[np.bool_]]:
+    """Which cases are of each site, or scanner; empty where there is one alone.
+
+    Args:
+        column: "site" or "scanner".
+    """
+    names = facts.slides[column]
+    own = np.array([text_of(names.get(slide_id)) or NOT_KNOWN for slide_id in cases.slides], dtype=str)
+    found = sorted(set(own))
+    return {name: own == name for name in found} if len(found) > 1 else {}

@@ -1,0 +1,261 @@
+"""What a study's report says, section by section, before it is a page or a table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pipeline.evaluation.bootstrap import CONFIDENCE, FEW_PATIENTS, FEWEST_PATIENTS, Resamples
+from pipeline.evaluation.figures import reliability_figure, roc_figure
+from pipeline.evaluation.one_class import ClassResult, Cutoffs, class_result
+from pipeline.run_record import versions
+from pipeline.study.protocol import Endpoint
+from pipeline.study.report.cases import Cases, cases_of, groups_of
+from pipeline.study.report.endpoints import EndpointResult, positive_index, result_of
+from pipeline.study.report.facts import Facts, text_of
+from pipeline.study.report.figures import flow_figure, forest_figure
+from pipeline.study.report.flow import failure_tables, flow_of, quality_tables, state_table, time_tables
+from pipeline.study.report.readers import reader_tables
+from pipeline.study.report.table import Cell, Table, interval
+
+Row = tuple[Cell, ...]
+ENDPOINT_COLUMNS = ("endpoint", "kind", "measure", "cases", "patients", "value", "95 % interval", "at least", "met")
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A drawing as an <svg> element, and what stands below it."""
+
+    svg: str
+    caption: str
+    is_wide: bool = False
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading and what stands under it."""
+
+    heading: str
+    paragraphs: tuple[str, ...] = ()
+    figures: tuple[Figure, ...] = ()
+    tables: tuple[Table, ...] = ()
+
+
+def sections_of(facts: Facts, *, verified: str) -> list[Section]:
+    """The whole report.
+
+    Args:
+        verified: what `verify` said of the log.
+
+    Raises:
+        UnreadableError, BadRecipeError: an endpoint that cannot be computed from what there is.
+    """
+    sections = [_flow(facts), _quality(facts), *_endpoints(facts), _failures(facts), _times(facts), _readers(facts)]
+    sections += [_amendments(facts), _origin(facts, verified)]
+    return [section for section in sections if section.tables or section.figures or section.paragraphs]
+
+
+def _flow(facts: Facts) -> Section:
+    flow = flow_of(facts)
+    excluded: list[Row] = list(flow.excluded.items())
+    reasons = [Table("exclusions", "Excluded, by reason", ("reason", "slides"), excluded)] if excluded else []
+    caption = "Slides and patients at each step. A slide without a patient in the manifest is one of its own."
+    return Section(
+        "Flow of the cohort",
+        figures=(Figure(flow_figure(flow), caption, is_wide=True),),
+        tables=(*reasons, state_table(facts)),
+    )
+
+
+def _quality(facts: Facts) -> Section:
+    return Section("Quality", tables=tuple(quality_tables(facts)))
+
+
+def _endpoints(facts: Facts) -> list[Section]:
+    """Endpoints over all cases, then by site and scanner, then calibration."""
+    protocol = facts.protocol
+    if not protocol.endpoints:
+        return [Section("Endpoints", ("The protocol names no endpoints.",))]
+    found = {each.name: cases_of(facts, each) for each in protocol.endpoints}
+    seed = protocol.study.seed
+    results = [result_of(each, found[each.name], protocol.analysis, seed) for each in protocol.endpoints]
+    groups = [
+        Section(f"Endpoints by {column}", figures=figures, tables=(table,))
+        for column in ("site", "scanner")
+        for table, figures in [_by_group(facts, found, column)]
+        if table.rows
+    ]
+    whole = Section("Endpoints", _how(facts, found), tables=(_endpoint_table(results), *_delong_table(results)))
+    return [whole, *groups, *_calibration(facts, found)]
+
+
+def _how(facts: Facts, found: dict[str, Cases]) -> tuple[str, ...]:
+    analysis = facts.protocol.analysis
+    fewest = min(len(set(cases.patients.tolist())) for cases in found.values())
+    said = [
+        f"Intervals are {CONFIDENCE:.0%} percentile intervals of {analysis.bootstrap} bootstrap resamples in which "
+        f"patients are drawn with replacement, with all their slides and tiles (seed {facts.protocol.study.seed}). A "
+        "hypothesis is met where the lower end of the interval reaches it. Cases are slides that are done and have a "
+        "reference: a label in the manifest, or labelled tiles."
+    ]
+    if fewest < FEWEST_PATIENTS:
+        said.append(f"Of fewer than {FEWEST_PATIENTS} patients there are no intervals, and no hypothesis is tested.")
+    elif fewest < FEW_PATIENTS:
+        said.append(f"Below {FEW_PATIENTS} patients, such intervals are too narrow as a rule.")
+    return tuple(said)
+
+
+def _endpoint_table(results: Sequence[EndpointResult]) -> Table:
+    rows: list[Row] = [
+        (
+            each.endpoint.name,
+            each.endpoint.kind,
+            _measure(each),
+            each.cases,
+            each.patients,
+            each.estimate.value,
+            interval(each.estimate.low, each.estimate.high),
+            each.endpoint.at_least,
+            {None: "–", True: "yes", False: "no"}[each.is_met],
+        )
+        for each in results
+    ]
+    return Table("endpoints", "All endpoints", ENDPOINT_COLUMNS, rows)
+
+
+def _measure(each: EndpointResult) -> str:
+    name = "AUC" if each.endpoint.measure == "auc" else each.endpoint.measure.replace("_", " ")
+    of_class = f" of {each.class_name}" if each.class_name else ""
+    return f"{name}{of_class}, by {each.endpoint.level}, {each.endpoint.model}"
+
+
+def _delong_table(results: Sequence[EndpointResult]) -> list[Table]:
+    rows: list[Row] = [
+        (each.endpoint.name, each.delong.auc, each.delong.standard_error, interval(each.delong.low, each.delong.high))
+        for each in results
+        if each.delong is not None
+    ]
+    note = "For independent cases: where patients have several slides, read it by patient."
+    columns = ("endpoint", "AUC", "standard error", "95 % interval")
+    return [Table("delong", "Areas by DeLong’s method", columns, rows, note=note)] if rows else []
+
+
+def _by_group(facts: Facts, found: dict[str, Cases], column: str) -> tuple[Table, tuple[Figure, ...]]:
+    rows: list[Row] = []
+    figures = []
+    for endpoint in facts.protocol.endpoints:
+        cases = found[endpoint.name]
+        results = {
+            name: result_of(endpoint, cases.only(chosen), facts.protocol.analysis, facts.protocol.study.seed)
+            for name, chosen in groups_of(facts, cases, column).items()
+        }
+        for name, each in results.items():
+            limits = interval(each.estimate.low, each.estimate.high)
+            rows.append((endpoint.name, name, each.cases, each.patients, each.estimate.value, limits))
+        if any(each.estimate.low is not None for each in results.values()):
+            estimates = {name: each.estimate for name, each in results.items()}
+            figures.append(Figure(forest_figure(estimates, endpoint.at_least), f"{endpoint.name} by {column}"))
+    columns = ("endpoint", column, "cases", "patients", "value", "95 % interval")
+    return Table(f"endpoints_by_{column}", f"Endpoints by {column}", columns, rows), tuple(figures)
+
+
+def _calibration(facts: Facts, found: dict[str, Cases]) -> list[Section]:
+    """Curves and calibration of each model, level and positive class that an endpoint is about."""
+    seen: dict[tuple[str, str, str], tuple[Endpoint, ClassResult]] = {}
+    for endpoint in facts.protocol.endpoints:
+        cases = found[endpoint.name]
+        if endpoint.measure not in ("auc", "sensitivity", "specificity") or not len(cases):
+            continue
+        index = positive_index(endpoint, cases.class_names)
+        key = (endpoint.model, endpoint.level, cases.class_names[index])
+        if key not in seen:
+            seen[key] = (endpoint, _class_result(facts, cases, index))
+    figures = []
+    for (model, level, name), (_, result) in seen.items():
+        of = f"{name}, by {level}, {model}"
+        if result.roc:
+            figures.append(Figure(roc_figure([result]), f"ROC curve of {of}; the band is pointwise."))
+        if result.calibration:
+            figures.append(Figure(reliability_figure(result.calibration), f"Calibration of {of}."))
+    rows: list[Row] = [
+        (model, level, name, result.measures["ECE"].value, _limits(result, "ECE"), result.measures["Brier score"].value)
+        for (model, level, name), (_, result) in seen.items()
+        if result.calibration
+    ]
+    columns = ("model", "level", "class", "ECE", "95 % interval", "Brier score")
+    table = Table("calibration", "Calibration", columns, rows)
+    return [Section("Curves and calibration", figures=tuple(figures), tables=(table,))] if rows else []
+
+
+def _class_result(facts: Facts, cases: Cases, index: int) -> ClassResult:
+    analysis = facts.protocol.analysis
+    resamples = Resamples.draw(cases.patients, resamples=analysis.bootstrap, seed=facts.protocol.study.seed)
+    cutoffs = Cutoffs(analysis.threshold, (), analysis.calibration_bins)
+    truth, scores = cases.truth_nk[:, index], np.clip(cases.scores_nk[:, index], 0, 1)
+    return class_result(cases.class_names[index], truth, scores, resamples, cutoffs)
+
+
+def _limits(result: ClassResult, name: str) -> str:
+    return interval(result.measures[name].low, result.measures[name].high)
+
+
+def _failures(facts: Facts) -> Section:
+    return Section("Slides without a result", tables=tuple(failure_tables(facts)))
+
+
+def _times(facts: Facts) -> Section:
+    return Section("Time and cost", tables=tuple(time_tables(facts)))
+
+
+def _readers(facts: Facts) -> Section:
+    return Section("Readers", tables=tuple(reader_tables(facts)))
+
+
+def _amendments(facts: Facts) -> Section:
+    rows: list[Row] = [
+        (int(seq), utc[:19].replace("T", " "), actor, action, why)
+        for seq, utc, actor, action, _, why in facts.entries.itertuples(index=False)
+    ]
+    table = Table("decisions", "What people decided", ("entry", "UTC", "who", "what", "why"), rows)
+    return Section("Decisions and amendments", tables=(table,))
+
+
+def _origin(facts: Facts, verified: str) -> Section:
+    row = facts.row
+    hashes: list[Row] = [
+        ("protocol", f"version {row.version}", row.protocol_sha256),
+        ("manifest", facts.cohort.path.name, row.manifest_sha256),
+        *(("model", model.id, model.sha256) for model in facts.protocol.models),
+        ("log", f"entry {facts.head[0]}", facts.head[1]),
+    ]
+    found: list[Row] = list(versions().items())
+    settings: list[Row] = [
+        (section, key, json.dumps(value))
+        for section in ("ingest", "qc", "infer", "analysis")
+        for key, value in facts.row_protocol[section].items()
+    ]
+    again = (
+        f"To reproduce: `gemslide study reproduce {row.study_id} --slides 5%` does a sample again from the slide files "
+        f"and compares hashes; `gemslide study verify {row.study_id}` checks the log, with `--anchor` and `--trust` "
+        "also that nobody has rewritten it."
+    )
+    return Section(
+        "Versions, hashes, and how to reproduce",
+        (verified, again),
+        tables=(
+            Table("hashes", "SHA-256", ("what", "which", "SHA-256"), hashes),
+            Table("versions", "Versions", ("package", "version"), found),
+            Table("settings", "Frozen settings", ("section", "setting", "value"), settings, shown=200),
+            _slides(facts),
+        ),
+    )
+
+
+def _slides(facts: Facts) -> Table:
+    """One by one; the page shows the first."""
+    columns = ("slide_id", "state", "code", "site", "scanner", "label", "source_sha256")
+    cells = [[text_of(value) for value in facts.slides[name]] for name in columns]
+    return Table("slides", "Slides", columns, list(zip(*cells, strict=True)), shown=0)

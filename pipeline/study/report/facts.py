@@ -1,0 +1,116 @@
+"""Everything that a study's report is made of, out of the ledger and the manifest: read once, from one moment."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+from sqlalchemy import select
+
+from pipeline.cohort.manifest import Cohort
+from pipeline.study.ledger import StudyRow, found
+from pipeline.study.protocol import Protocol, load_study_cohort
+from pipeline.study.study import Study
+from pipeline.study.tables import answer, audit, reading, slide, study, task
+
+_TASK = ("slide_id", "position", "stage", "state", "attempts", "seconds", "code", "owner", "output_sha256", "measures")
+_READING = ("reader", "session", "position", "slide_id", "arm", "state", "seconds")
+
+
+@dataclass(frozen=True)
+class Facts:
+    """One moment of a study."""
+
+    study: Study
+    row: StudyRow
+    cohort: Cohort
+    slides: pd.DataFrame
+    """A row per slide, by its id: state, code, message, source_sha256, site, scanner, patient, label."""
+    tasks: pd.DataFrame
+    """A row per slide and stage; `measures` as dict or None."""
+    readings: pd.DataFrame
+    answers: pd.DataFrame
+    """Those that count: reader, session, position, question, value."""
+    entries: pd.DataFrame
+    """Of the log: amendments, signatures, erasures and reports; not the work on slides."""
+    head: tuple[int, str]
+    """Number and hash of the log's last entry."""
+
+    @property
+    def protocol(self) -> Protocol:
+        return self.study.protocol
+
+    @property
+    def row_protocol(self) -> dict[str, Any]:
+        """The protocol as the ledger has it, with every setting."""
+        raw: dict[str, Any] = json.loads(self.row.protocol)
+        return raw
+
+
+def gather(of: Study) -> Facts:
+    """Read what a report says.
+
+    Raises:
+        BadManifestError, ChangedSourceError: the manifest is not there, or not what it was.
+    """
+    cohort, _ = load_study_cohort(of.protocol, of.folder, expected_sha256=of.manifest_sha256)
+    with of.ledger.database.read() as connection:
+        row = found(connection, of.study_id)
+
+        def frame(table: Any, names: tuple[str, ...], *order: Any) -> pd.DataFrame:
+            chosen = select(*(table.c[name] for name in names)).where(table.c.study_id == of.study_id).order_by(*order)
+            return pd.DataFrame(connection.execute(chosen).all(), columns=list(names))
+
+        slides = frame(
+            slide,
+            ("slide_id", "ordinal", "state", "code", "message", "source_sha256", "site", "scanner"),
+            slide.c.ordinal,
+        )
+        tasks = frame(task, _TASK, task.c.ordinal, task.c.position)
+        readings = frame(reading, _READING, reading.c.reader, reading.c.session, reading.c.position)
+        answers = frame(answer, ("reader", "session", "position", "seq", "question", "value"), answer.c.seq)
+        of_people = (audit.c.study_id == of.study_id, audit.c.subject.in_(("study", "report", "log")))
+        names = ("seq", "utc", "actor", "action", "subject", "why")
+        entries = connection.execute(select(*(audit.c[n] for n in names)).where(*of_people).order_by(audit.c.seq)).all()
+        head = connection.execute(
+            select(study.c.audit_seq, study.c.audit_hash).where(study.c.study_id == of.study_id)
+        ).one()
+    tasks["measures"] = [json.loads(text) if isinstance(text, str) else None for text in tasks["measures"]]
+    return Facts(
+        study=of,
+        row=row,
+        cohort=cohort,
+        slides=_with_manifest(slides, tasks, cohort),
+        tasks=tasks,
+        readings=readings,
+        answers=_that_count(answers),
+        entries=pd.DataFrame(entries, columns=list(names)),
+        head=(int(head[0]), str(head[1])),
+    )
+
+
+def _with_manifest(slides: pd.DataFrame, tasks: pd.DataFrame, cohort: Cohort) -> pd.DataFrame:
+    """Patients and labels are in the manifest alone; a scanner that it does not name is the file's."""
+    entries = {entry.slide_id: entry for entry in cohort.entries}
+    ingested = tasks[(tasks["stage"] == "ingest") & tasks["measures"].notna()]
+    scanners = {s: m.get("scanner") for s, m in zip(ingested["slide_id"], ingested["measures"], strict=True)}
+    ids = slides["slide_id"]
+    found = slides.set_index("slide_id", drop=False)
+    found["patient"] = [(entries[s].patient_id if s in entries else None) or s for s in ids]
+    found["label"] = [entries[s].label if s in entries else None for s in ids]
+    own = slides["scanner"].tolist()
+    found["scanner"] = [said or scanners.get(s) for s, said in zip(ids, own, strict=True)]
+    return found.rename_axis(None)
+
+
+def text_of(cell: object) -> str | None:
+    """A cell's text; pandas has NaN in place of None."""
+    return cell if isinstance(cell, str) and cell else None
+
+
+def _that_count(answers: pd.DataFrame) -> pd.DataFrame:
+    key = ["reader", "session", "position", "question"]
+    last = answers.drop_duplicates(key, keep="last")[[*key, "value"]]
+    return last.assign(value=[json.loads(text) for text in last["value"]])

@@ -1,0 +1,145 @@
+"""Flow of the cohort, as CONSORT has it: received, left out and why, analysed; with times and costs of the work."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from pipeline.study.report.facts import Facts, text_of
+from pipeline.study.report.table import Cell, Table
+from pipeline.study.tables import SLIDE_STATES
+
+Row = tuple[Cell, ...]
+ENDED = {
+    "no_tissue": "no tissue",
+    "qc_failed": "quality control",
+    "refused": "refused as input",
+    "unreadable": "unreadable",
+    "failed": "failed",
+    "pending": "not done yet",
+}
+
+
+@dataclass(frozen=True)
+class Flow:
+    """How many slides (and patients) there were at each step."""
+
+    received: tuple[int, int]
+    excluded: dict[str, int]
+    """By reason."""
+    begun: tuple[int, int]
+    left_out: dict[str, int]
+    """By what ended them, or that nothing has yet."""
+    analysed: tuple[int, int]
+    with_reference: tuple[int, int]
+
+
+def flow_of(facts: Facts) -> Flow:
+    """Slides and patients; a slide without a patient counts as a patient of its own."""
+    slides = facts.slides
+    excluded = slides[slides["state"] == "excluded"]
+    begun = slides[slides["state"] != "excluded"]
+    done = slides[slides["state"] == "done"]
+    reasons = Counter(text_of(message) or "no reason given" for message in excluded["message"])
+    states = Counter(begun["state"])
+    return Flow(
+        received=_count(slides),
+        excluded=dict(reasons.most_common()),
+        begun=_count(begun),
+        left_out={words: states[state] for state, words in ENDED.items() if states[state]},
+        analysed=_count(done),
+        with_reference=_count(done[done["label"].notna()]),
+    )
+
+
+def _count(slides: pd.DataFrame) -> tuple[int, int]:
+    return len(slides), int(slides["patient"].nunique())
+
+
+def state_table(facts: Facts) -> Table:
+    """Slides by terminal state and site: each slide once."""
+    sites = [text_of(site) or "not known" for site in facts.slides["site"]]
+    states, rows = crossed(sites, facts.slides["state"].tolist(), SLIDE_STATES)
+    rows.append(("all", *(sum(facts.slides["state"] == state) for state in states)))
+    with_totals = [(*row, sum(int(cell) for cell in row[1:] if isinstance(cell, int))) for row in rows]
+    return Table("states", "Slides by site and state", ("site", *states, "all"), with_totals)
+
+
+def crossed(rows: Sequence[str], columns: Sequence[str], order: Sequence[str]) -> tuple[list[str], list[Row]]:
+    """Names of the columns that occur, and how often each meets each row.
+
+    Args:
+        order: of columns; others follow.
+    """
+    counts = Counter(zip(rows, columns, strict=True))
+    occurring = [name for name in dict.fromkeys([*order, *sorted(set(columns))]) if name in set(columns)]
+    return occurring, [(row, *(counts[row, name] for name in occurring)) for row in sorted(set(rows))]
+
+
+def failure_tables(facts: Facts) -> list[Table]:
+    """Slides that ended without a result: by code, and one by one."""
+    ended = facts.slides[~facts.slides["state"].isin(("done", "excluded", "pending"))]
+    if not len(ended):
+        return []
+    cells = [[text_of(value) for value in ended[name]] for name in ("slide_id", "state", "code", "message")]
+    each: list[Row] = list(zip(*cells, strict=True))
+    by_code = Counter((row[1], row[2]) for row in each)
+    counts: list[Row] = [(*key, number) for key, number in by_code.most_common()]
+    return [
+        Table("failures_by_code", "Slides without a result, by reason", ("state", "code", "slides"), counts),
+        Table("failures", "Slides without a result", ("slide", "state", "code", "what was said"), each),
+    ]
+
+
+def quality_tables(facts: Facts) -> list[Table]:
+    """What quality control said, by scanner, and its scores."""
+    found = facts.tasks[(facts.tasks["stage"] == "qc") & facts.tasks["measures"].notna()]
+    if not len(found):
+        return []
+    verdicts = [str(measures.get("verdict") or "not known") for measures in found["measures"]]
+    scanners = [text_of(facts.slides["scanner"].get(slide_id)) or "not known" for slide_id in found["slide_id"]]
+    names, rows = crossed(scanners, verdicts, ("ok",))
+    by_scanner = Table("quality", "Verdicts of quality control", ("scanner", *names), rows)
+    reasons = Counter(reason for measures in found["measures"] for reason in measures.get("reasons") or ())
+    why = Table("quality_reasons", "Why slides are for review", ("reason", "slides"), list(reasons.most_common()))
+    return [by_scanner, *([why] if reasons else [])]
+
+
+def time_tables(facts: Facts) -> list[Table]:
+    """Seconds (and costs) of the last attempt of each stage, and of whole slides."""
+    done = facts.tasks[facts.tasks["state"] == "done"]
+    if not len(done):
+        return []
+    rows = [_times(str(stage), own["seconds"], facts) for stage, own in done.groupby("stage", sort=False)]
+    rows.append(_times("whole slide", done.groupby("slide_id")["seconds"].sum(), facts))
+    columns: tuple[str, ...] = ("stage", "number", "median s", "95th percentile s", "longest s", "hours")
+    analysis = facts.protocol.analysis
+    if analysis.cost_per_hour:
+        columns = (*columns, f"{analysis.currency} each", f"{analysis.currency} in all")
+    tried = facts.tasks[facts.tasks["attempts"] > 1]
+    again: list[Row] = [
+        (str(stage), len(own), int(own["attempts"].max())) for stage, own in tried.groupby("stage", sort=False)
+    ]
+    tables = [Table("times", "Time by stage", columns, rows, note="Of one worker, on the machines that worked.")]
+    if again:
+        tables.append(Table("attempts", "Tried more than once", ("stage", "tasks", "attempts at most"), again))
+    return tables
+
+
+def _times(name: str, seconds: pd.Series[float], facts: Facts) -> Row:
+    values = seconds.fillna(0).to_numpy(np.float64)
+    hours = float(values.sum() / 3600)
+    row: Row = (
+        name,
+        len(values),
+        float(np.median(values)),
+        float(np.percentile(values, 95)),
+        float(values.max()),
+        hours,
+    )
+    per_hour = facts.protocol.analysis.cost_per_hour
+    return (*row, per_hour * hours / len(values), per_hour * hours) if per_hour else row

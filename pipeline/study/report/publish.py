@@ -1,0 +1,136 @@
+"""The report as files: one HTML page, the same as PDF, every table as CSV; and an entry in the log."""
+
+from __future__ import annotations
+
+import base64
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
+from markupsafe import Markup, escape
+
+from pipeline.errors import BadManifestError, ProcessFailedError
+from pipeline.files import new_folder, sha256_of
+from pipeline.study.chain import Change, append
+from pipeline.study.report.compose import Section, sections_of
+from pipeline.study.report.facts import Facts, gather
+from pipeline.study.report.table import shown
+from pipeline.study.study import Study
+from pipeline.study.verify import verify_log
+from pipeline.units import RESEARCH_USE
+
+TEMPLATES = Path(__file__).parent
+REPORTS_DIR = "reports"
+HTML_FILE, PDF_FILE, TABLES_DIR = "report.html", "report.pdf", "tables"
+KINDS_OF_TEXT = {"hash": r"[0-9a-f]{64}", "interval": r"\S{1,8} to \S{1,8}", "long": r"\S{24,}|.{60,}"}
+"""Cells that lines break in differently."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was written."""
+
+    folder: Path
+    html: Path
+    pdf: Path
+    findings: tuple[str, ...]
+    """What is wrong with the log; the report says so, too."""
+
+
+def write_report(study: Study, *, actor: str, out: Path | None = None) -> Report:
+    """Write a study's report as it stands now. An earlier report is never written over.
+
+    Args:
+        out: folder to make; by default one in the study, named by the log's last entry.
+
+    Raises:
+        BadManifestError: `out` is there already. ProcessFailedError: the libraries that make a PDF are not installed.
+        UnreadableError, BadRecipeError: an endpoint cannot be computed. DiskFullError: cannot be written.
+    """
+    verified = verify_log(study.ledger.database, study.study_id)
+    facts = gather(study)
+    folder = out or study.folder / REPORTS_DIR / f"{facts.head[0]:09d}"
+    if folder.exists():
+        raise BadManifestError(f"{folder}: exists already; a report is never written over. Choose another --out.")
+    said = f"The log was verified: {verified.entries:,} entries, nothing is wrong."
+    if verified.findings:
+        said = f"THE LOG DOES NOT VERIFY: {'; '.join(verified.findings[:5])}."
+    sections = sections_of(facts, verified=said)
+    page = render(facts, sections)
+    with new_folder(folder) as unfinished:
+        (unfinished / HTML_FILE).write_text(page, encoding="utf-8")
+        (unfinished / PDF_FILE).write_bytes(as_pdf(page))
+        (unfinished / TABLES_DIR).mkdir()
+        for table in (table for section in sections for table in section.tables):
+            (unfinished / TABLES_DIR / f"{table.name}.csv").write_text(table.as_csv(), encoding="utf-8")
+    hashes = {name: sha256_of(folder / name) for name in (HTML_FILE, PDF_FILE)}
+    with study.ledger.database.write() as connection:
+        append(connection, study.study_id, [Change(actor, "report made", "report", details={"sha256": hashes})])
+    return Report(folder, folder / HTML_FILE, folder / PDF_FILE, verified.findings)
+
+
+def render(facts: Facts, sections: list[Section]) -> str:
+    """The page."""
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=select_autoescape(["j2", "html"]),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["shown"] = shown
+    environment.filters["image"] = _image
+    environment.filters["coded"] = _coded
+    environment.tests |= {name: _like(pattern) for name, pattern in KINDS_OF_TEXT.items()}
+    about, reading = facts.protocol.study, facts.protocol.reading
+    return environment.get_template("report.html.j2").render(
+        title=about.title or f"Study {facts.row.study_id}",
+        question=about.question,
+        study_id=facts.row.study_id,
+        version=facts.row.version,
+        protocol_sha256=facts.row.protocol_sha256,
+        slides=len(facts.slides),
+        pending=int((facts.slides["state"] == "pending").sum()),
+        simulated=reading.note if reading else "",
+        sections=sections,
+        research_use=RESEARCH_USE,
+        gemslide=version("gemslide"),
+        utc=time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
+    )
+
+
+def _like(pattern: str) -> Callable[[object], bool]:
+    return lambda cell: isinstance(cell, str) and re.fullmatch(pattern, cell, re.DOTALL) is not None
+
+
+def _image(svg: str) -> str:
+    """A drawing as a picture of its own: identifiers in one do not meet those in another."""
+    return f"data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()}"
+
+
+def _coded(text: str) -> Markup:
+    """What stands between backticks as code."""
+    parts = (escape(part) for part in text.split("`"))
+    return Markup("").join(Markup("<code>{}</code>").format(p) if n % 2 else p for n, p in enumerate(parts))
+
+
+def as_pdf(page: str) -> bytes:
+    """The page on A4; nothing is fetched from anywhere.
+
+    Raises:
+        ProcessFailedError: Pango is not installed.
+    """
+    try:
+        import weasyprint
+        from weasyprint.urls import URLFetcher
+    except OSError as error:
+        raise ProcessFailedError(
+            "the report's PDF needs Pango, which is not installed (Debian: libpango-1.0-0, libpangoft2-1.0-0; macOS: "
+            f"brew install pango). {str(error).splitlines()[0][:200]}"
+        ) from error
+    inside = URLFetcher(allowed_protocols=["data"], fail_on_errors=True)  # type: ignore[no-untyped-call]
+    return bytes(weasyprint.HTML(string=page, url_fetcher=inside).write_pdf())  # type: ignore[no-untyped-call]

@@ -1,0 +1,64 @@
+"""A table of the report: the same in the page and as a CSV file."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from dataclasses import dataclass
+from io import StringIO
+
+Cell = str | int | float | None
+MINUS = "\N{MINUS SIGN}"
+FORMULAS = ("=", "+", "-", "@", "\t", "\r")
+"""A spreadsheet runs text that begins so."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of one kind."""
+
+    name: str
+    """Of the CSV file, without its suffix."""
+    title: str
+    columns: tuple[str, ...]
+    rows: Sequence[tuple[Cell, ...]]
+    note: str = ""
+    shown: int = 60
+    """How many rows the page has at most; the CSV file has all."""
+
+    @property
+    def shown_rows(self) -> Sequence[tuple[Cell, ...]]:
+        return self.rows[: self.shown]
+
+    @property
+    def numeric(self) -> tuple[bool, ...]:
+        """Whether each column holds numbers, which stand right-aligned."""
+        columns = zip(*self.rows, strict=True) if self.rows else [()] * len(self.columns)
+        return tuple(all(not isinstance(cell, str) for cell in column) for column in columns)
+
+    def as_csv(self) -> str:
+        text = StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(self.columns)
+        writer.writerows(tuple(map(_for_spreadsheets, row)) for row in self.rows)
+        return text.getvalue()
+
+
+def _for_spreadsheets(cell: Cell) -> Cell:
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULAS) else cell
+
+
+def shown(cell: Cell) -> str:
+    """As people read it."""
+    if cell is None:
+        return "–"
+    if isinstance(cell, bool):
+        return "yes" if cell else "no"
+    if isinstance(cell, float):
+        return (f"{cell:,.0f}" if abs(cell) >= 1000 else f"{cell:.3f}").replace("-", MINUS)
+    return f"{cell:,}" if isinstance(cell, int) else cell
+
+
+def interval(low: float | None, high: float | None) -> str:
+    """A 95 % interval."""
+    return "–" if low is None or high is None else f"{low:.3f} to {high:.3f}".replace("-", MINUS)

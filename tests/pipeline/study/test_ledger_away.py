@@ -1,0 +1,80 @@
+"""A study whose database goes away while it runs: it waits, and goes on."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import psutil
+
+from pipeline.project import Project
+from pipeline.study.database import Database
+from pipeline.study.ledger import Ledger
+from pipeline.study.protocol import AboutStudy, new_protocol
+from pipeline.study.study import LEDGER_VARIABLE, begin_study
+from tests.small_road import TISSUE_TOML, make_slide
+
+GIVE_UP_S = 120.0
+
+
+def test_a_pool_and_workers_wait_for_a_database_that_is_away_and_go_on(road, tmp_path, postgres):
+    project = new_study(tmp_path, road)
+    url = postgres.new_database()
+    with Ledger(Database(url)) as ledger:
+        begin_study(project, "s", ledger, actor="ada")
+    pool_said, worker_said = tmp_path / "pool", tmp_path / "worker"
+    with process(pool_said, project, url, "run", "s", "--workers", "1") as pool, ExitStack() as later:
+        wait_until(lambda: b"ingest: done" in pool_said.read_bytes())
+        (first,) = psutil.Process(pool.pid).children()
+        with postgres.away():
+            later.enter_context(process(worker_said, project, url, "work", "s"))
+            first.kill()
+            for said in (pool_said, worker_said):
+                wait_until(lambda said=said: b"minutes at most" in said.read_bytes())
+        wait_until(lambda: first not in psutil.Process(pool.pid).children() != [])
+        wait_until(lambda: b"qc: done" in worker_said.read_bytes())
+    assert b"Traceback" not in pool_said.read_bytes() + worker_said.read_bytes()
+
+
+@contextmanager
+def process(said: Path, project: Project, url: str, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    """`gemslide study …`, ended with the block."""
+    command = [sys.executable, "-c", "from pipeline.cli import main; main()", "study", *arguments]
+    environment = {**os.environ, LEDGER_VARIABLE: url}
+    with said.open("wb") as output:
+        started = subprocess.Popen(
+            [*command, "--project", str(project.root)], stdout=output, stderr=output, env=environment
+        )
+    try:
+        yield started
+    finally:
+        started.kill()
+        started.wait()
+
+
+def new_study(folder: Path, road) -> Project:
+    shutil.copytree(road.project.models_dir, folder / "p" / "models")
+    project = Project(folder / "p")
+    project.settings_path.write_text(TISSUE_TOML)
+    names = ("a", "b", "c")
+    for seed, name in enumerate(names):
+        make_slide(folder / f"{name}.tiff", seed)
+    manifest = folder / "cohort.csv"
+    manifest.write_text(
+        "\n".join(["path,slide_id,patient_id", *(f"{name}.tiff,{name},patient-{name}" for name in names)])
+    )
+    new_protocol(project, "s", AboutStudy(title="", question="", cohort=str(manifest)), [road.model_id])
+    return project
+
+
+def wait_until(is_so) -> None:
+    give_up = time.monotonic() + GIVE_UP_S
+    while not is_so():
+        assert time.monotonic() < give_up
+        time.sleep(0.05)

@@ -1,0 +1,238 @@
+"""A study's report says what the ledger says: flow, endpoints, readers; as page, PDF and tables."""
+
+from __future__ import annotations
+
+import csv
+import json
+import random
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.metrics import balanced_accuracy_score, cohen_kappa_score, recall_score, roc_auc_score
+
+from pipeline.cohort.manifest import load_cohort
+from pipeline.errors import BadManifestError, BadRecipeError
+from pipeline.evaluation.delong import delong_auc
+from pipeline.files import sha256_of
+from pipeline.project import Project
+from pipeline.study.chain import canonical
+from pipeline.study.leases import Ended, Leases, Limits
+from pipeline.study.ledger import Ledger
+from pipeline.study.owner import this_process
+from pipeline.study.protocol import Protocol, study_dir
+from pipeline.study.reading_order import lay_out
+from pipeline.study.readings import Readings
+from pipeline.study.report.cases import cases_of
+from pipeline.study.report.endpoints import result_of
+from pipeline.study.report.facts import gather
+from pipeline.study.report.flow import flow_of
+from pipeline.study.report.publish import write_report
+from pipeline.study.report.table import Table
+from pipeline.study.study import Study, slides_of
+from pipeline.study.verify import verify_log
+
+MODEL = "m-00000000"
+HOSTILE = '<script>alert("x")</script>, =1+1'
+SLIDES = 30
+on_sqlite = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+"""Where the database makes no difference."""
+
+
+AREA = {"name": "area", "measure": "auc", "model": MODEL, "class_name": "tumour", "at_least": 0.5}
+
+
+def protocol(**changes: object) -> Protocol:
+    endpoint = {"model": MODEL, "class_name": "tumour"}
+    kinds = ("auc", "sensitivity", "specificity", "balanced_accuracy", "kappa", "accuracy")
+    questions = [
+        {"name": "grade", "ask": "?", "kind": "choice", "choices": ["low", "middle", "high"]},
+        {"name": "tumour", "ask": "?", "kind": "yes_no", "class_name": "tumour"},
+        {"name": "score", "ask": "?", "kind": "score", "class_name": "tumour"},
+    ]
+    written: dict[str, object] = {
+        "study": {"title": f"t {HOSTILE}", "question": "?", "cohort": "cohort.csv", "seed": 3},
+        "models": [{"id": MODEL, "sha256": "0" * 64}],
+        "analysis": {"bootstrap": 200, "cost_per_hour": 2.0},
+        "endpoints": [
+            {"name": f"{kind} by {level}", "measure": kind, "level": level, "at_least": 0.5, **endpoint}
+            for kind in kinds
+            for level in ("slide", "patient")
+        ],
+        "reading": {"readers": ["r-1", "r-2", "r-3"], "arms": ["unassisted", "assisted"], "washout_days": 0,
+                    "questions": questions},
+    }  # fmt: skip
+    return Protocol.model_validate(written | changes)
+
+
+def scores_of(number: int) -> tuple[bool, float]:
+    """Whether a slide has tumour, and what the model says."""
+    drawn = random.Random(number)
+    has = number % 3 == 0
+    return has, round(min(1.0, max(0.0, drawn.gauss(0.65 if has else 0.4, 0.2))), 6)
+
+
+def begun(ledger: Ledger, folder: Path, frozen: Protocol, *, done: int = 10_000) -> Study:
+    """Thirty slides of fifteen patients, of which some end without a result."""
+    project = Project(folder)
+    at = study_dir(project, "s")
+    at.mkdir(parents=True)
+    rows = [
+        f"/{n}.svs,S-{n:02d},P-{n // 2},{'AB'[n % 2]},scanner {n % 3},{'tumour' if scores_of(n)[0] else 'none'},"
+        for n in range(SLIDES)
+    ]
+    rows += [
+        f'/x.svs,S-x,,A,,tumour,"{HOSTILE.replace(chr(34), chr(34) * 2)}"',
+        "/y.svs,S-y,,A,,tumour,",
+        "/z.svs,S-z,,B,,,",
+    ]
+    header = "path,slide_id,patient_id,site,scanner,label,exclude"
+    (at / "cohort.csv").write_text("\n".join([header, *rows]) + "\n")
+    slides = slides_of(load_cohort(at / "cohort.csv"))
+    sha256 = sha256_of(at / "cohort.csv")
+    ledger.begin("s", frozen.frozen(), sha256, slides, frozen.stages, actor="ada")
+    mine = Leases(ledger, this_process(), Limits(), actor="worker")
+    while (lease := mine.take("s")) and ledger.counts("s").slides["done"] < done:
+        mine.finish(lease, _ended(lease.slide_id, lease.stage))
+    return Study(project, "s", ledger, frozen, sha256)
+
+
+def _ended(slide_id: str, stage: str) -> Ended:
+    if slide_id == "S-y" and stage == "qc":
+        return Ended("unreadable", "unreadable", f"S-y.svs: {HOSTILE}", 0.5)
+    if stage == "ingest":
+        return Ended("done", None, None, 10.0, "a" * 64, "b" * 64, canonical({"scanner": "from the file"}))
+    if stage == "qc":
+        return Ended("done", None, None, 2.0, "a" * 64, None, canonical({"verdict": "ok", "reasons": []}))
+    score = scores_of(int(slide_id[2:]))[1] if slide_id != "S-z" else 0.5
+    values = {rule: [round(1 - score, 6), score] for rule in ("max", "mean", "top_decile")}
+    measures = {"classes": ["none", "tumour"], "scores": values, "cells": 3}
+    return Ended("done", None, None, 60.0, "c" * 64, None, canonical(measures))
+
+
+@pytest.fixture
+def study(ledger: Ledger, tmp_path: Path) -> Study:
+    return begun(ledger, tmp_path / "p", protocol())
+
+
+def read_all(study: Study) -> None:
+    config = study.protocol.reading
+    assert config is not None
+    readings = Readings(study.ledger, "s", config)
+    readings.begin(lay_out(config, [f"S-{n:02d}" for n in range(8)], 1), actor="ada")
+    for reader in config.readers:
+        while row := readings.next_of(reader):
+            drawn = random.Random(f"{reader}{row.slide_id}{row.arm}")
+            score = drawn.gauss(60 if scores_of(int(row.slide_id[2:]))[0] else 40, 15)
+            at = (reader, row.session, row.position)
+            readings.start(*at)
+            readings.give(*at, "grade", ("low", "middle", "high")[min(2, max(0, int(score // 34)))])
+            readings.give(*at, "tumour", score > 50)
+            readings.give(*at, "score", float(np.clip(score, 0, 100)))
+            readings.sign(*at, seconds=drawn.uniform(10, 60))
+
+
+def tables_of(folder: Path) -> dict[str, list[dict[str, str]]]:
+    return {
+        path.stem: list(csv.DictReader(path.read_text().splitlines())) for path in (folder / "tables").glob("*.csv")
+    }
+
+
+def test_endpoints_are_those_of_an_independent_computation(study):
+    facts = gather(study)
+    truth = np.array([scores_of(n)[0] for n in range(SLIDES)])
+    scores = np.array([scores_of(n)[1] for n in range(SLIDES)])
+    called = scores >= 0.5
+    expected = {
+        "auc": roc_auc_score(truth, scores),
+        "sensitivity": recall_score(truth, called),
+        "specificity": recall_score(~truth, ~called),
+        "balanced_accuracy": balanced_accuracy_score(truth, called),
+        "kappa": cohen_kappa_score(truth, called),
+        "accuracy": (truth == called).mean(),
+    }
+    for endpoint in facts.protocol.endpoints:
+        if endpoint.level == "slide":
+            found = result_of(endpoint, cases_of(facts, endpoint), facts.protocol.analysis, 3)
+            assert found.estimate.value == pytest.approx(expected[endpoint.measure], abs=1e-9), endpoint.measure
+            assert (found.cases, found.patients) == (30, 15)
+            assert found.estimate.low < found.estimate.value < found.estimate.high
+            assert found.is_met == (found.estimate.low >= 0.5)
+    [area] = [e for e in facts.protocol.endpoints if e.name == "auc by slide"]
+    assert result_of(area, cases_of(facts, area), facts.protocol.analysis, 3).delong == delong_auc(truth, scores)
+
+
+@on_sqlite
+def test_a_patient_has_the_classes_of_all_slides_and_the_highest_score(study):
+    facts = gather(study)
+    [endpoint] = [e for e in facts.protocol.endpoints if e.name == "auc by patient"]
+    cases = cases_of(facts, endpoint)
+    for patient, truth, score in zip(cases.patients, cases.truth_nk[:, 1], cases.scores_nk[:, 1], strict=True):
+        own = [scores_of(2 * int(patient[2:]) + at) for at in (0, 1)]
+        assert (truth, score) == (any(has for has, _ in own), max(score for _, score in own))
+
+
+def test_the_flow_adds_up(study):
+    flow = flow_of(gather(study))
+    assert flow.received == (33, 18)
+    assert flow.excluded == {HOSTILE: 1}
+    assert flow.left_out == {"unreadable": 1}
+    assert (flow.begun[0], flow.analysed, flow.with_reference) == (32, (31, 16), (30, 15))
+
+
+@on_sqlite
+def test_a_report_is_one_page_a_pdf_and_tables_and_stands_in_the_log(ledger, tmp_path):
+    study = begun(ledger, tmp_path / "p", protocol(endpoints=[AREA]))
+    read_all(study)
+    report = write_report(study, actor="ada")
+    assert report.findings == ()
+    assert report.pdf.read_bytes().startswith(b"%PDF-")
+    page = report.html.read_text()
+    assert "Research use only" in page
+    assert "<script>" not in page
+    assert not re.findall(r"(?:src|href)=\"(?!data:image/svg)", page), "one file, which loads nothing"
+    tables = tables_of(report.folder)
+    assert len(tables["slides"]) == 33
+    assert {row["met"] for row in tables["endpoints"]} <= {"yes", "no", "–"}
+    assert tables["exclusions"] == [{"reason": HOSTILE, "slides": "1"}]
+    assert {row["stage"]: row["EUR each"] for row in tables["times"]}[f"infer {MODEL}"][:6] == "0.0333"
+    assert {row["measure"] for row in tables["agreement"]} == {"Cohen’s kappa", "concordance", "Fleiss’ kappa"}
+    assert {row["arm"] for row in tables["mrmc"]} == {"unassisted", "assisted", "assisted − unassisted"}
+    assert {"endpoints_by_site", "endpoints_by_scanner", "calibration", "hashes", "readers_and_labels"} <= set(tables)
+    [*_, entry] = study.ledger.history("s", "report")
+    assert json.loads(entry.details)["sha256"]["report.pdf"] == sha256_of(report.pdf)
+    assert verify_log(study.ledger.database, "s").findings == ()
+    with pytest.raises(BadManifestError, match="never written over"):
+        write_report(study, actor="ada", out=report.folder)
+
+
+@on_sqlite
+def test_a_report_before_the_end_says_that_it_is_interim(ledger, tmp_path):
+    study = begun(ledger, tmp_path / "p", protocol(endpoints=[]), done=7)
+    page = write_report(study, actor="ada").html.read_text()
+    assert "Interim report: 25 of 33 slides have not ended yet" in page
+
+
+@on_sqlite
+def test_an_endpoint_of_a_class_that_the_model_does_not_have_is_one_clear_error(ledger, tmp_path):
+    endpoint = {"name": "x", "measure": "auc", "model": MODEL, "class_name": "stroma"}
+    study = begun(ledger, tmp_path / "p", protocol(endpoints=[endpoint]))
+    with pytest.raises(BadRecipeError, match="class_name 'stroma': model m-00000000 has none, tumour"):
+        write_report(study, actor="ada")
+    assert not (study.folder / "reports").exists()
+
+
+@on_sqlite
+def test_a_log_that_does_not_verify_is_said_in_the_report(ledger, tmp_path):
+    study = begun(ledger, tmp_path / "p", protocol(endpoints=[]))
+    with ledger.database.write() as connection:
+        connection.exec_driver_sql("UPDATE slide SET state = 'failed' WHERE slide_id = 'S-03'")
+    report = write_report(study, actor="ada")
+    assert report.findings
+    assert "THE LOG DOES NOT VERIFY: slide S-03: was changed" in report.html.read_text()
+
+
+@pytest.mark.parametrize("cell", ["=1+1", "+1", "-1", "@x", "\tx"])
+def test_no_spreadsheet_runs_a_cell(cell):
+    assert Table("t", "t", ("a",), [(cell,)]).as_csv().splitlines()[1].strip('"').startswith("'")
