@@ -26,7 +26,7 @@ class Postgres:
     """
 
     def __init__(self, folder: Path, *, net: str | None = None, inside: Sequence[str] = ()) -> None:
-        self._bin = _programs()
+        self.bin = _programs()
         self._data = folder / "data"
         self.folder = folder
         self._inside = list(inside)
@@ -100,7 +100,7 @@ class Postgres:
             shutil.chown(path, "postgres")
 
     def _run(self, program: str, *arguments: object) -> None:
-        command: Sequence[str] = [str(self._bin / program), *map(str, arguments)]
+        command: Sequence[str] = [str(self.bin / program), *map(str, arguments)]
         if os.geteuid() == 0:
             command = [*self._inside, "runuser", "-u", "postgres", "--", *command]
         said = self.folder / "said"
