@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, field_validator
 
+from pipeline.starter_config import DaskConfig, SlurmConfig
 from training.foundation.class_names import check_class_name
 from training.foundation.settings import Section, load_section
 
@@ -247,6 +248,8 @@ class StudyConfig(Section):
     ledger: str = ""
     """Database of the studies: "sqlite:////local/path/gemslide.db" or "postgresql://user@host/database"; empty:
     `gemslide.db` in the project. The environment's GEMSLIDE_LEDGER comes first: a password stands in no file."""
+    slurm: SlurmConfig = SlurmConfig()
+    dask: DaskConfig = DaskConfig()
 
 
 class Settings(Section):

@@ -138,6 +138,7 @@ def _optional_parts() -> list[Finding]:
     for module, extra, what in (
         ("streamlit", "app", "web viewer (gemslide app)"),
         ("napari", "desktop", "desktop viewer (gemslide view)"),
+        ("dask_jobqueue", "dask", "Dask (gemslide study run --on dask)"),
     ):
         there = importlib.util.find_spec(module) is not None
         remedy = f"pip install 'gemslide[{extra}]'"

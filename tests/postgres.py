@@ -18,12 +18,19 @@ from sqlalchemy import create_engine, text
 
 
 class Postgres:
-    """One server; every test makes a database of its own in it."""
+    """One server; every test makes a database of its own in it.
 
-    def __init__(self, folder: Path) -> None:
-        self._bin = _programs()
+    Args:
+        net: of several hosts: the server listens on all its addresses, and trusts whoever comes from this net.
+        inside: command that runs another one where the server is to run.
+    """
+
+    def __init__(self, folder: Path, *, net: str | None = None, inside: Sequence[str] = ()) -> None:
+        self.bin = _programs()
         self._data = folder / "data"
-        self._folder = folder
+        self.folder = folder
+        self._inside = list(inside)
+        self._listens = "*" if net else "127.0.0.1"
         self._count = 0
         if os.geteuid() == 0:  # PostgreSQL refuses to run as root
             for parent in [folder, *folder.parents][:4]:
@@ -33,11 +40,14 @@ class Postgres:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
+        if net:
+            with (self._data / "pg_hba.conf").open("a") as rules:
+                rules.write(f"host all all {net} trust\n")
         self.start()
 
     def start(self) -> None:
-        options = f"-p {self.port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={self._folder}"
-        self._run("pg_ctl", "-D", self._data, "-l", self._folder / "log", "-w", "-o", options, "start")
+        options = f"-p {self.port} -c listen_addresses={self._listens} -c unix_socket_directories={self.folder}"
+        self._run("pg_ctl", "-D", self._data, "-l", self.folder / "log", "-w", "-o", options, "start")
 
     def end(self) -> None:
         """Shut down at once, whoever is connected."""
@@ -65,22 +75,37 @@ class Postgres:
     def new_database(self) -> str:
         """Its URL."""
         self._count += 1
-        engine = create_engine(self.url("postgres", driver="+pg8000"), isolation_level="AUTOCOMMIT")
-        with engine.connect() as connection:
-            connection.execute(text(f"CREATE DATABASE ledger_{self._count}"))
-        engine.dispose()
+        self.execute("postgres", f"CREATE DATABASE ledger_{self._count}")
         return self.url(f"ledger_{self._count}")
 
-    def url(self, database: str, *, driver: str = "") -> str:
-        return f"postgresql{driver}://postgres@127.0.0.1:{self.port}/{database}"
+    def url(self, database: str, *, driver: str = "", user: str = "postgres", host: str = "127.0.0.1") -> str:
+        return f"postgresql{driver}://{user}@{host}:{self.port}/{database}"
+
+    def set_option(self, name: str, value: str) -> None:
+        """An option that the server reads again while it runs."""
+        self.execute("postgres", f"ALTER SYSTEM SET {name} = '{value}'", "SELECT pg_reload_conf()")
+
+    def execute(self, database: str, *statements: str) -> None:
+        """As the owner of all."""
+        engine = create_engine(self.url(database, driver="+pg8000"), isolation_level="AUTOCOMMIT")
+        with engine.connect() as connection:
+            for statement in statements:
+                connection.execute(text(statement))
+        engine.dispose()
+
+    def give(self, path: Path) -> None:
+        """Make a file the server's own."""
+        path.chmod(0o600)
+        if os.geteuid() == 0:
+            shutil.chown(path, "postgres")
 
     def _run(self, program: str, *arguments: object) -> None:
-        command: Sequence[str] = [str(self._bin / program), *map(str, arguments)]
+        command: Sequence[str] = [str(self.bin / program), *map(str, arguments)]
         if os.geteuid() == 0:
-            command = ["runuser", "-u", "postgres", "--", *command]
-        said = self._folder / "said"
+            command = [*self._inside, "runuser", "-u", "postgres", "--", *command]
+        said = self.folder / "said"
         with said.open("wb") as output:  # not a pipe: the server that pg_ctl starts would hold it open
-            done = subprocess.run(command, stdout=output, stderr=subprocess.STDOUT, cwd=self._folder, check=False)
+            done = subprocess.run(command, stdout=output, stderr=subprocess.STDOUT, cwd=self.folder, check=False)
         assert done.returncode == 0, said.read_text()
 
 

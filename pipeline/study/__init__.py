@@ -7,7 +7,9 @@ __all__, __getattr__ = public_names(
     {
         "amendments": "amend",
         "anchors": "ANCHORS_DIR countersign make_anchor trusted_hashes",
+        "ending": "ended_by_signals",
         "erasure": "Erased erase",
+        "leases": "Ended Lease",
         "ledger": "Ledger",
         "leakage": "check_leakage",
         "local_pool": "LocalPool worker_command workers_that_fit",
@@ -23,6 +25,8 @@ __all__, __getattr__ = public_names(
         "retries": "retry",
         "sign_off": "Meaning SIGNATURES_SUFFIX find_false_signatures sign_report",
         "signing": "SigningKey new_key open_key read_public_key",
+        "slurm": "array_script",
+        "starters": "check_place order_for start_workers",
         "study": "Study actor_here begin_study begun_study open_ledger open_study work_on",
         "verify": "verify_log",
     },

@@ -8,6 +8,7 @@ import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from ssl import SSLError
 
 from alembic import command
 from alembic.config import Config
@@ -18,13 +19,15 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, Operationa
 
 from pipeline.errors import BadRecipeError, DamagedStoreError, LockedError, UnreadableError
 from pipeline.study.file_system import check_local
+from pipeline.study.postgres import connect_args, set_up
 
 MIGRATIONS = Path(__file__).with_name("migrations")
 BUSY_S = 60.0
 """How long one writer of a SQLite ledger waits for the others."""
 _MIGRATING = 7_331_017
 """Of PostgreSQL's advisory lock while tables are made or changed."""
-_POOL = {"pool_pre_ping": True}
+_FORBIDDEN = "42501"
+"""SQLSTATE of what a role may not do."""
 _AWAY = frozenset({"57P01", "57P02", "57P03", "53300"})
 """SQLSTATEs by which a PostgreSQL server lets nobody in: it shuts down, has crashed, starts up, or has no connection
 to spare."""
@@ -69,6 +72,8 @@ class Database:
             if not self.is_sqlite:
                 connection = connection.execution_options(isolation_level="REPEATABLE READ")
             with connection.begin():
+                if not self.is_sqlite:  # nobody waits for a reader, who may think for as long as it likes
+                    connection.execute(text("SET LOCAL idle_in_transaction_session_timeout = 0"))
                 yield connection
 
     @contextmanager
@@ -135,8 +140,9 @@ def _engine(url: URL) -> Engine:
     if url.get_backend_name() != "sqlite":
         # Of a connection that the server has cut SQLAlchemy would say, with a traceback, that it could not be closed.
         logging.getLogger("sqlalchemy.pool").setLevel(logging.CRITICAL)
-        engine = create_engine(url, **_POOL)
+        engine = create_engine(url.set(query={}), connect_args=connect_args(url), pool_pre_ping=True)
         engine.dialect.use_insertmanyvalues_wo_returning = True  # pg8000 sends many rows one by one otherwise
+        event.listen(engine, "connect", set_up)
         return engine
     engine = create_engine(url, connect_args={"timeout": BUSY_S})
     event.listen(engine, "connect", _set_up_sqlite)
@@ -168,16 +174,31 @@ def _explained(url: URL) -> Iterator[None]:
                 f"{shown(url)}: another process has written to the ledger for over {BUSY_S:.0f} s. Try again."
             ) from error
         raise LedgerAwayError(f"{shown(url)}: the ledger cannot be reached or written: {_reason(error)}.") from error
+    except SSLError as error:
+        raise UnreadableError(f"{shown(url)}: no encrypted connection to the ledger: {error}.") from error
     except DBAPIError as error:
-        if _sqlstate(error) in _AWAY:
-            raise LedgerAwayError(f"{shown(url)}: the ledger does not answer now: {_reason(error)}.") from error
-        if (_sqlstate(error) or "").startswith(_REFUSING):
-            raise UnreadableError(f"{shown(url)}: the server refuses it: {_reason(error)}.") from error
-        if error.connection_invalidated:
-            raise LedgerAwayError(f"{shown(url)}: the connection to the ledger was cut.") from error
-        if "not a database" in str(error.orig):
-            raise UnreadableError(f"{shown(url)}: the ledger cannot be read: {_reason(error)}.") from error
+        if explained := _of_server(url, error):
+            raise explained from error
         raise
+
+
+def _of_server(url: URL, error: DBAPIError) -> UnreadableError | None:
+    """What a database's own error means; None where it is a defect of ours."""
+    where, state = shown(url), _sqlstate(error) or ""
+    if state in _AWAY:
+        return LedgerAwayError(f"{where}: the ledger does not answer now: {_reason(error)}.")
+    if state.startswith(_REFUSING):
+        return UnreadableError(f"{where}: the server refuses it: {_reason(error)}.")
+    if error.connection_invalidated:
+        return LedgerAwayError(f"{where}: the connection to the ledger was cut.")
+    if "not a database" in str(error.orig):
+        return UnreadableError(f"{where}: the ledger cannot be read: {_reason(error)}.")
+    if state == _FORBIDDEN:
+        return UnreadableError(
+            f"{where}: {url.username} may not do this: {_reason(error)}. Where gemslide is newer than the ledger, let "
+            "the role that owns its tables open it once (`gemslide study status`)."
+        )
+    return None
 
 
 def _reason(error: DBAPIError) -> str:

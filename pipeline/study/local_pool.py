@@ -7,20 +7,17 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import psutil
 
-from pipeline.errors import ProcessFailedError
+from pipeline.study.early_ends import EarlyEnds
 from training.foundation.process import die_with_parent
 
 WORKER_BYTES = 3 * 2**30
 """Memory that a worker may need: a model, its batch, and the slide's blocks (docs/benchmarks/inference.md)."""
 GRACE_S = 20.0
-MAX_EARLY_ENDS = 5
-EARLY_S = 10.0
-"""Workers that end sooner than this, one after another, will not do better a sixth time."""
 _POLL_S = 0.1
 
 
@@ -59,34 +56,28 @@ class LocalPool:
         """
         previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
         running = [self._start() for _ in range(self._workers)]
-        early = 0
+        early = EarlyEnds()
         try:
             while running:
                 for each in [each for each in running if each.process.poll() is not None]:
                     running.remove(each)
                     if each.process.returncode == 0 or self._is_over():
                         continue
-                    early = early + 1 if time.monotonic() - each.began < EARLY_S else 0
-                    self._check(early, each.process.returncode)
+                    how = f"with exit code {each.process.returncode}; what they said stands above"
+                    early.add(time.monotonic() - each.began, how)
                     running.append(self._start())
                 time.sleep(_POLL_S)
         finally:
-            _end([each.process for each in running])
+            end_processes([each.process for each in running])
             signal.signal(signal.SIGTERM, previous)
 
     def _start(self) -> _Running:
         process = subprocess.Popen(self._command, env=self._environment, preexec_fn=die_with_parent)
         return _Running(process, time.monotonic())
 
-    def _check(self, early: int, code: int) -> None:
-        if early >= MAX_EARLY_ENDS:
-            raise ProcessFailedError(
-                f"{early} workers ended within {EARLY_S:.0f} s of their start, the last with exit code {code}. What "
-                "they said stands above. What was done is kept; mend it and run again."
-            )
 
-
-def _end(processes: list[subprocess.Popen[bytes]]) -> None:
+def end_processes(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    """Ask workers to end, and kill those that do not within `GRACE_S`."""
     for process in processes:
         process.terminate()
     give_up = time.monotonic() + GRACE_S
@@ -98,7 +89,12 @@ def _end(processes: list[subprocess.Popen[bytes]]) -> None:
             process.wait()
 
 
-def worker_command(study_id: str, project: str, devices: str) -> list[str]:
-    """How a worker of a study is started on this machine."""
-    own = [sys.executable, "-c", "from pipeline.cli import main; main()"]
+def worker_command(study_id: str, project: str, devices: str, *, parent: int | None = None) -> list[str]:
+    """How a worker of a study is started on this machine.
+
+    Args:
+        parent: process with which it ends.
+    """
+    begin = "" if parent is None else f"from training.foundation.process import end_with; end_with({parent}); "
+    own = [sys.executable, "-c", f"{begin}from pipeline.cli import main; main()"]
     return [*own, "study", "work", study_id, "--project", project, "--devices", devices]

@@ -16,11 +16,17 @@ AWAY_S = 600.0
 _REST_S = 1.0
 
 
-def patiently(ask: Callable[[], Answer], *, said: Callable[[str], None] = lambda why: None) -> Answer:
+def patiently(
+    ask: Callable[[], Answer],
+    *,
+    said: Callable[[str], None] = lambda why: None,
+    rest: Callable[[float], None] = time.sleep,
+) -> Answer:
     """What the ledger answers, as soon as its database does.
 
     Args:
         said: called once with the reason, if there is something to wait for.
+        rest: called with the seconds to wait before the next attempt.
 
     Raises:
         LedgerAwayError, LockedError: the database did not answer for `AWAY_S`.
@@ -36,4 +42,4 @@ def patiently(ask: Callable[[], Answer], *, said: Callable[[str], None] = lambda
             if not has_said:
                 said(str(error))
                 has_said = True
-            time.sleep(_REST_S)
+            rest(_REST_S)

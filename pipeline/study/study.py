@@ -17,10 +17,12 @@ from pipeline.project import Project
 from pipeline.study.chain import canonical
 from pipeline.study.content import output_sha256
 from pipeline.study.database import Database
+from pipeline.study.ending import Ending
 from pipeline.study.leakage import check_leakage
 from pipeline.study.leases import Ended, Lease, Leases, Limits
 from pipeline.study.ledger import Ledger, NewSlide
 from pipeline.study.measures import measures_of
+from pipeline.study.order import LEDGER_VARIABLE
 from pipeline.study.origin import Origin, write_origin
 from pipeline.study.owner import this_process
 from pipeline.study.patience import patiently
@@ -36,7 +38,6 @@ from pipeline.study.protocol import (
 from pipeline.study.stages import StudyStages, sources_of
 from pipeline.study.worker import Output, Worker
 
-LEDGER_VARIABLE = "GEMSLIDE_LEDGER"
 LEDGER_FILE = "gemslide.db"
 
 
@@ -168,11 +169,16 @@ def work_on(
     *,
     devices: tuple[str, ...] = ("cpu",),
     said: Callable[[Lease, Ended], None] = lambda lease, ended: None,
+    ending: Ending | None = None,
 ) -> int:
     """Be one of the study's workers until every slide has ended, or the study is paused. Returns the tasks done.
 
+    Args:
+        ending: whether this worker was asked to end.
+
     Raises:
         BadManifestError, ChangedSourceError: the manifest or a model is not what it was. UnreadableError: not there.
+        KeyboardInterrupt: it was asked to end, and its task is given back.
     """
     stages = stages_of(study, devices)
     owner = this_process()
@@ -182,4 +188,5 @@ def work_on(
         return study.ledger.counts(study.study_id).is_over or study.ledger.study(study.study_id).state == "paused"
 
     origin = patiently(lambda: origin_of(study))
-    return Worker(leases, study.limits, _Work(stages, origin), said=said).run(study.study_id, until=is_over)
+    worker = Worker(leases, study.limits, _Work(stages, origin), said=said, ending=ending)
+    return worker.run(study.study_id, until=is_over)

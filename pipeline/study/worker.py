@@ -10,15 +10,17 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import NamedTuple, Protocol
 
-from pipeline.errors import GemslideError
+from pipeline.errors import GemslideError, LockedError
 from pipeline.jobs.stage import Stage
 from pipeline.progress import Advance
 from pipeline.run_record import INTERNAL_ERROR, SlideOutcome
+from pipeline.study.database import LedgerAwayError
+from pipeline.study.ending import Ending
 from pipeline.study.leases import Ended, Lease, Leases, Limits
-from pipeline.study.patience import patiently
+from pipeline.study.patience import Answer, patiently
 
 MAY_HEAL = frozenset({"locked", "disk_full", "failed_process"})
 """Codes of what another time may not meet again."""
@@ -51,6 +53,7 @@ class Worker:
 
     Args:
         said: called with each task that was done, and how it ended.
+        ending: whether this worker was asked to end.
     """
 
     def __init__(
@@ -60,51 +63,69 @@ class Worker:
         work: StudyWork,
         *,
         said: Callable[[Lease, Ended], None] = lambda lease, ended: None,
+        ending: Ending | None = None,
     ) -> None:
         self._leases = leases
         self._limits = limits
         self._work = work
         self._said = said
+        self._ending = ending or Ending()
 
     def run(self, study_id: str, *, until: Callable[[], bool]) -> int:
         """Work until nothing is left. Returns how many tasks were done here.
 
         Args:
             until: asked when no task can be taken: whether the study is over, or paused.
+
+        Raises:
+            KeyboardInterrupt: the worker was asked to end; its task is given back.
         """
         count = 0
-        lease = patiently(lambda: self._leases.take(study_id))
+        self._rest(0)
+        lease = self._patiently(lambda: self._leases.take(study_id))
         rest_s = 0.05
         looked = 0.0
         while True:
             # Not only when there is nothing else to do: a slide would wait for its dead worker until the study's end.
             if time.monotonic() - looked >= min(1.0, self._limits.lease_s / BEATS_PER_LEASE):
-                patiently(lambda: self._leases.steal(study_id))
+                self._patiently(lambda: self._leases.steal(study_id))
                 looked = time.monotonic()
             if lease is not None:
                 lease, count, rest_s = self._do(lease), count + 1, 0.05
                 continue
-            if patiently(until):
+            self._rest(0)
+            if self._patiently(until):
                 return count
-            lease = patiently(lambda: self._leases.take(study_id))
+            lease = self._patiently(lambda: self._leases.take(study_id))
             if lease is None:
-                time.sleep(rest_s)
+                self._rest(rest_s)
                 rest_s = min(2 * rest_s, LONGEST_REST_S)
 
     def _do(self, lease: Lease) -> Lease | None:
         """One task to its end; the next one, where there is one."""
         try:
-            with _beating(self._leases, lease, self._limits.lease_s / BEATS_PER_LEASE) as advance:
+            every_s = self._limits.lease_s / BEATS_PER_LEASE
+            with _beating(self._leases, lease, every_s) as advance, self._ending.stoppable():
                 ended = self._ended(lease, advance)
         except LostLeaseError:
             return None
         except KeyboardInterrupt:
-            self._leases.release(lease, "the worker was ended")
+            with suppress(LedgerAwayError, LockedError):  # then the lease lapses
+                self._leases.release(lease, "the worker was ended")
             raise
-        counted, following = patiently(lambda: self._leases.finish(lease, ended, take_next=True))
+        takes_next = self._ending.signal is None
+        counted, following = self._patiently(lambda: self._leases.finish(lease, ended, take_next=takes_next))
         if counted:
             self._said(lease, ended)
         return following
+
+    def _patiently(self, ask: Callable[[], Answer]) -> Answer:
+        return patiently(ask, rest=self._rest)
+
+    def _rest(self, seconds: float) -> None:
+        """Where a worker that was asked to end does so, without a task in its hands."""
+        with self._ending.stoppable():
+            time.sleep(seconds)
 
     def _ended(self, lease: Lease, advance: Advance) -> Ended:
         start = time.perf_counter()

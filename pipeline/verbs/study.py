@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shlex
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,9 +16,12 @@ from rich.table import Table
 from rich.text import Text
 
 from pipeline.cli_output import report_errors
+from pipeline.config import load_settings
 from pipeline.errors import BadManifestError
+from pipeline.files import write_text_atomic
 from pipeline.project import Project, open_project
 from pipeline.study.amendments import amend
+from pipeline.study.leases import Ended, Lease
 from pipeline.study.ledger import Ledger
 from pipeline.study.patience import AWAY_S, patiently
 from pipeline.study.priorities import prioritize
@@ -63,26 +68,52 @@ def _say_wait(why: str) -> None:
     typer.echo(f"{why} Waiting for it, {AWAY_S / 60:.0f} minutes at most.", err=True)
 
 
-def run_study(study_id: str, project_dir: Path, *, workers: int | None, devices: str, as_json: bool) -> None:
-    from pipeline.study.local_pool import LocalPool, worker_command, workers_that_fit
+def run_study(study_id: str, project_dir: Path, *, on: str, workers: int | None, devices: str, as_json: bool) -> None:
+    from pipeline.study.starters import check_place, start_workers
 
     with opened(project_dir, as_json=as_json) as (project, ledger):
+        check_place(on)
+        settings = load_settings(project.settings_path).study
         study = _begun(project, study_id, ledger)
-        counts = ledger.counts(study_id)
         if ledger.study(study_id).state == "paused":
             raise BadManifestError(f"study {study_id}: is paused. Let it go on with `gemslide study resume`.")
-        command = worker_command(study_id, str(project.root), devices)
-        number = min(workers or workers_that_fit(), max(1, counts.slides["pending"]))
-
-        def is_over() -> bool:
-            return ledger.counts(study_id).is_over or ledger.study(study_id).state == "paused"
-
-        if not counts.is_over:
-            LocalPool(command, number, lambda: patiently(is_over, said=_say_wait)).run()
+        if not ledger.counts(study_id).is_over:
+            start_workers(study, settings, on=on, workers=workers, devices=devices, tell=_tell)
         progress = progress_of(ledger, study.study_id)
         _print(progress, ledger, study_id, as_json=as_json)
     if any(number for state, number in progress.counts.slides.items() if state not in ("done", "excluded")):
         raise typer.Exit(1)
+
+
+def run_begin(study_id: str, project_dir: Path) -> None:
+    with opened(project_dir) as (project, ledger):
+        _begun(project, study_id, ledger)
+        counts = ledger.counts(study_id)
+    typer.echo(f"study {study_id}: has begun; {counts.slides['pending']} of {counts.total} slides are to be done.")
+
+
+def _tell(line: str) -> None:
+    typer.echo(line, err=True)
+
+
+def run_script(study_id: str, project_dir: Path, *, workers: int, devices: str, out: Path | None) -> None:
+    from pipeline.study.slurm import array_script
+    from pipeline.study.starters import order_for
+
+    with opened(project_dir) as (project, ledger):
+        settings = load_settings(project.settings_path).study
+        study = open_study(project, study_id, ledger)
+        script = array_script(order_for(study, devices), settings.slurm, workers)
+        if ledger.database.is_sqlite:
+            _tell(
+                "warning: the ledger is a SQLite file, so all jobs must run on this machine. For several machines use "
+                "PostgreSQL (docs/operating.md)."
+            )
+        if out:
+            write_text_atomic(out, script)
+            _tell(f"{out}: submit it with `sbatch {shlex.quote(str(out))}`.")
+        else:
+            typer.echo(script, nl=False)
 
 
 def _begun(project: Project, study_id: str, ledger: Ledger) -> Study:
@@ -98,19 +129,23 @@ def run_work(study_id: str, project_dir: Path, *, devices: str) -> None:
         study = patiently(lambda: open_study(project, study_id, ledger))
         from pipeline.inference.devices import named_devices
         from pipeline.inference.stage import close_devices
+        from pipeline.study.ending import ended_by_signals
         from pipeline.study.study import work_on
 
-        try:
-            done = work_on(
-                study,
-                devices=named_devices(devices),
-                said=lambda lease, ended: typer.echo(
-                    f"{lease.slide_id}: {lease.stage}: {ended.message or ended.state} ({ended.seconds:.1f} s)", err=True
-                ),
-            )
-        finally:
-            close_devices()
+        with ended_by_signals() as ending:
+            try:
+                done = work_on(study, devices=named_devices(devices), said=_say_ended, ending=ending)
+            except KeyboardInterrupt:
+                typer.echo("this worker was ended; what it had is given back.", err=True)
+                raise typer.Exit(128 + (ending.signal or signal.SIGINT)) from None
+            finally:
+                close_devices()
     typer.echo(f"{done} tasks done here.", err=True)
+
+
+def _say_ended(lease: Lease, ended: Ended) -> None:
+    said = ended.message or ended.state
+    typer.echo(f"{lease.slide_id}: {lease.stage}: {said} ({ended.seconds:.1f} s)", err=True)
 
 
 def run_status(study_id: str, project_dir: Path, *, as_json: bool) -> None:

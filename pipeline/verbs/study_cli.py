@@ -36,20 +36,53 @@ def study_init(
     run_init(study, project, cohort, models, title=title, question=question, template=template)
 
 
+@study_cli.command("begin")
+def study_begin(study: StudyArgument, project: ProjectOption = HERE) -> None:
+    """Freeze the protocol and enter the slides. `run` does so by itself; for workers that are started otherwise."""
+    from pipeline.verbs.study import run_begin
+
+    run_begin(study, project)
+
+
 @study_cli.command("run")
 def study_run(
     study: StudyArgument,
     workers: Annotated[
-        int | None, typer.Option(min=1, max=1024, help="Processes.", show_default="by cores and memory")
+        int | None,
+        typer.Option(min=1, max=1024, help="How many workers.", show_default="as many as fit; a Dask cluster's"),
     ] = None,
     devices: DevicesOption = "cpu",
+    on: Annotated[
+        str,
+        typer.Option(
+            metavar="PLACE",
+            help="Where workers are started: local (this machine), dask (this machine, by Dask), slurm (a job for "
+            "each), or tcp://HOST:PORT of a Dask scheduler.",
+        ),
+    ] = "local",
     project: ProjectOption = HERE,
     as_json: JsonOption = False,
 ) -> None:
-    """Begin the study if it has not begun, and work on it here until every slide has ended."""
+    """Begin the study if it has not begun, start workers, and wait until every slide has ended."""
     from pipeline.verbs.study import run_study
 
-    run_study(study, project, workers=workers, devices=devices, as_json=as_json)
+    run_study(study, project, on=on, workers=workers, devices=devices, as_json=as_json)
+
+
+@study_cli.command("script")
+def study_script(
+    study: StudyArgument,
+    workers: Annotated[int, typer.Option(min=1, max=100_000, help="Jobs of the array.")],
+    devices: DevicesOption = "cpu",
+    out: Annotated[
+        Path | None, typer.Option(dir_okay=False, help="File to write.", show_default="standard output")
+    ] = None,
+    project: ProjectOption = HERE,
+) -> None:
+    """Print a script for SLURM's sbatch: an array of jobs, each of them a worker of a study that has begun."""
+    from pipeline.verbs.study import run_script
+
+    run_script(study, project, workers=workers, devices=devices, out=out)
 
 
 @study_cli.command("work")

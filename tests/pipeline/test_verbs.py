@@ -44,9 +44,10 @@ def test_the_verbs_are_those_of_the_contract_and_have_at_most_five_options_of_th
         "annotations check", "annotations convert", "ingest", "verify", "qc",
         "tile", "plan", "train", "infer", "evaluate", "compare", "export", "demo",
         "model export", "model import", "model check", "model card", "check-invariance",
-        "study init", "study run", "study work", "study status", "study pause", "study resume", "study retry",
-        "study prioritize", "study amend", "study erase", "study export", "study reproduce", "study report",
-        "study verify", "study key", "study anchor", "study countersign", "study sign",
+        "study init", "study begin", "study run", "study work", "study script", "study status", "study pause",
+        "study resume", "study retry", "study prioritize", "study amend", "study erase", "study export",
+        "study reproduce", "study report", "study verify", "study key", "study anchor", "study countersign",
+        "study sign",
     }  # fmt: skip
     for name, command in found.items():
         assert len(options_of(command)) <= MAX_OWN_OPTIONS, name

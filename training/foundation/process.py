@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import signal
 import sys
 
@@ -17,3 +18,14 @@ def die_with_parent() -> None:
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def end_with(parent: int) -> None:
+    """`die_with_parent` for a process to call itself: one that has threads cannot safely do so between fork and exec.
+
+    Args:
+        parent: number of the process that started this one; where that is gone already, this one ends here.
+    """
+    die_with_parent()
+    if os.getppid() != parent:
+        sys.exit(f"process {parent}, which started this one, is gone.")

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import shutil
 import signal
-import sqlite3
 import subprocess
 import time
 from pathlib import Path
@@ -17,41 +15,22 @@ import pytest
 from pipeline.project import Project
 from pipeline.study.local_pool import worker_command
 from pipeline.study.study import begin_study, open_ledger
-from tests.small_road import TISSUE_TOML, make_slide
-
-NAMES = ("a", "b", "c", "d")
+from tests.pipeline.study.small_study import NAMES, make_project, status, tasks_done_twice, with_protocol
+from tests.small_road import make_slide
 
 
 @pytest.fixture
 def project(road, tmp_path) -> Project:
-    """Models, and a cohort of four slides, a file that is no slide, and one to leave out."""
-    shutil.copytree(road.project.models_dir, tmp_path / "p" / "models")
-    (tmp_path / "p" / "gemslide.toml").write_text(TISSUE_TOML)
-    for seed, name in enumerate(NAMES):
-        make_slide(tmp_path / f"{name}.tiff", seed)
-    (tmp_path / "bad.tiff").write_bytes(b"II*\0 and nothing more")
-    rows = [f"{name}.tiff,{name},patient-{name}," for name in (*NAMES, "bad")]
-    manifest = "\n".join(["path,slide_id,patient_id,exclude", *rows, "a.tiff,twice,patient-a,scanned twice"])
-    (tmp_path / "cohort.csv").write_text(manifest + "\n")
-    return Project(tmp_path / "p")
+    return make_project(road, tmp_path)
 
 
 @pytest.fixture
 def begun(project, road, gemslide) -> Project:
-    cohort = project.root.parent / "cohort.csv"
-    made = gemslide("study", "init", "s", "--cohort", cohort, "--model", road.model_id, "--project", project.root)
-    assert made.code == 0, made.err
-    protocol = project.root / "studies" / "s" / "study.toml"
-    protocol.write_text(protocol.read_text() + "\n[patience]\nlease_s = 5\nbackoff_s = 0\n")
-    return project
+    return with_protocol(project, road, gemslide)
 
 
 def results(project: Project, model_id: str) -> dict[str, bytes]:
     return {name: (project.result_dir(name, model_id) / "predictions.csv").read_bytes() for name in NAMES}
-
-
-def status(gemslide, project: Project) -> dict:
-    return json.loads(gemslide("study", "status", "s", "--project", project.root, "--json").out)
 
 
 def test_every_slide_ends_in_one_state_and_the_log_verifies(begun, road, gemslide):
@@ -116,12 +95,7 @@ def test_workers_killed_at_random_lose_nothing_and_double_nothing(begun, gemslid
     slides = status(gemslide, begun)["slides"]
     assert (slides["done"], slides["unreadable"], slides["excluded"]) == (4, 1, 1)
     assert gemslide("study", "verify", "s", "--project", begun.root).code == 0
-    with sqlite3.connect(begun.root / "gemslide.db") as database:
-        ends = database.execute(
-            "SELECT subject, count(*) FROM audit WHERE action = 'task done' GROUP BY subject HAVING count(*) > 1"
-        ).fetchall()
-    database.close()
-    assert ends == []
+    assert tasks_done_twice(begun) == []
 
 
 @pytest.mark.parametrize("percent", ["0%", "101", "some", "nan"])

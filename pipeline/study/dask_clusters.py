@@ -1,0 +1,119 @@
+"""The Dask clusters that a study's workers can be started on: one of this machine, one by its address, one on SLURM."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import dask.config
+from distributed import Client, LocalCluster, Security, rpc
+
+from pipeline.config import StudyConfig
+from pipeline.errors import BadRecipeError, UnreadableError
+from pipeline.study.dask_slurm import slurm_cluster
+from pipeline.study.dask_starter import DaskStarter
+from pipeline.study.dask_task import IgnoreCtrlC
+from pipeline.study.local_pool import workers_that_fit
+from pipeline.study.order import Order
+from pipeline.study.watching import Watching
+
+CONNECT_S = 10.0
+_SPAWN_ENVIRONMENT = "distributed.nanny.pre-spawn-environ"
+"""Dask's setting for the environment of the processes that it starts."""
+
+
+def run_on_dask(
+    order: Order,
+    config: StudyConfig,
+    watching: Watching,
+    *,
+    on: str,
+    workers: int | None,
+    most: int,
+    tell: Callable[[str], None],
+) -> None:
+    """Start workers on a Dask cluster and wait until the study is over, or paused.
+
+    Args:
+        on: "dask" (a cluster of this machine), "slurm", or the address of a scheduler.
+        workers: how many; None: as many as fit, or one for each Dask worker that is there.
+        most: more would have nothing to do.
+
+    Raises:
+        BadRecipeError, UnreadableError, ProcessFailedError: as `start_workers`.
+    """
+    mend: Callable[[], None] = lambda: None  # noqa: E731
+    resources = config.dask.resources
+    with ExitStack() as stack:
+        if on == "dask":
+            number = min(workers or workers_that_fit(), most)
+            order = replace(order, threads=max(1, len(os.sched_getaffinity(0)) // number))
+            client, resources = stack.enter_context(local_cluster(number)), {}
+        elif on == "slurm":
+            if not workers:
+                raise BadRecipeError("--on slurm: say by --workers how many jobs there are to be.")
+            number, resources = min(workers, most), {}
+            order = replace(order, threads=config.slurm.cores)
+            jobs = slurm_cluster(config.slurm, order.study_id, Path(order.folder), number, tell)
+            client, mend = stack.enter_context(jobs)
+        else:
+            client = stack.enter_context(cluster_at(on))
+            number = min(workers or max(1, len(client.nthreads())), most)
+        DaskStarter(client, on, order, number, watching, resources, tell, mend).run()
+
+
+@contextmanager
+def local_cluster(workers: int) -> Iterator[Client]:
+    """A cluster of this machine alone; others on it cannot use it."""
+    # Dask's processes write to this terminal, and a closing connection is a traceback to them; what matters is told.
+    quiet = {f"{_SPAWN_ENVIRONMENT}.DASK_LOGGING__DISTRIBUTED": "critical"}
+    with (
+        dask.config.set(quiet),
+        LocalCluster(
+            n_workers=workers,
+            threads_per_worker=1,
+            processes=True,
+            host="127.0.0.1",
+            protocol="tls://",
+            security=True,
+            dashboard_address="127.0.0.1:0",
+            memory_limit=None,  # a study worker is a process of its own
+            silence_logs=logging.CRITICAL,
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        client.register_plugin(IgnoreCtrlC())
+        yield client
+
+
+@contextmanager
+def cluster_at(address: str) -> Iterator[Client]:
+    """A cluster whose scheduler runs already. Raises UnreadableError: nobody answers there as a scheduler does."""
+    try:
+        # Dask's own client waits for ever for a stranger who takes the connection and says nothing.
+        asyncio.run(asyncio.wait_for(_greet(address), CONNECT_S))
+        client = Client(address, timeout=CONNECT_S)
+    except Exception as error:  # whatever Dask makes of what a stranger says
+        raise UnreadableError(
+            f"{address}: no Dask scheduler answered there within {CONNECT_S:.0f} s. Check the address, that it runs, "
+            f"and that its Python, dask and distributed are those of this environment. ({_first_line(error)})"
+        ) from error
+    with client:
+        yield client
+
+
+async def _greet(address: str) -> None:
+    security = Security().get_connection_args("client")
+    async with rpc(address, timeout=CONNECT_S, connection_args=security) as scheduler:
+        found = await scheduler.identity(n_workers=0)
+    if found["type"] != "Scheduler":
+        raise ValueError(f"a Dask {found['type']}, not a scheduler")
+
+
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".splitlines()[0][:200].rstrip(": ")

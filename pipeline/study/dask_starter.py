@@ -1,0 +1,124 @@
+"""Study workers on a Dask cluster: Dask finds them a place, and another one where a Dask worker dies.
+
+Dask only starts workers. Each of its tasks is one study worker, which pulls its tasks from the ledger until the study
+is over; nothing that Dask loses, repeats or delays changes a result.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from distributed import Client, Future
+
+from pipeline.errors import GemslideError, ProcessFailedError
+from pipeline.study.dask_task import WorkerEnd, be_study_worker, count_live
+from pipeline.study.early_ends import EarlyEnds
+from pipeline.study.local_pool import GRACE_S
+from pipeline.study.order import Order
+from pipeline.study.watching import Watching
+
+_POLL_S = 0.2
+_LOOK_S = 2.0
+_REMIND_S = 60.0
+
+
+@dataclass
+class DaskStarter:
+    """Keeps study workers on a cluster until the study is over.
+
+    Args:
+        client: connected to the cluster.
+        address: of its scheduler, for messages.
+        workers: how many at a time; those that find no place wait in Dask for one.
+        resources: what each takes of a Dask worker, in Dask's sense.
+        tell: called with a line for each task that ended, and for what else happens.
+        mend: called again and again; where jobs of the cluster have ended, it may submit others.
+    """
+
+    client: Client
+    address: str
+    order: Order
+    workers: int
+    watching: Watching
+    resources: Mapping[str, float]
+    tell: Callable[[str], None]
+    mend: Callable[[], None] = lambda: None
+
+    def run(self) -> None:
+        """Start the workers and wait until the study is over. Whatever ends this process ends them, too.
+
+        Raises:
+            ProcessFailedError: workers ended at once, again and again; the scheduler is gone.
+            BadRecipeError, UnreadableError: a Dask worker cannot reach the ledger or the project.
+        """
+        futures = [self._submit() for _ in range(self.workers)]
+        early, looked, reminded = EarlyEnds(), 0.0, time.monotonic()
+        try:
+            while futures:
+                for each in [each for each in futures if each.done()]:
+                    futures.remove(each)
+                    if not self._is_enough(each, early):
+                        futures.append(self._submit())
+                if time.monotonic() - looked >= _LOOK_S:
+                    looked = time.monotonic()
+                    if self._look():
+                        return
+                if time.monotonic() - reminded >= _REMIND_S:
+                    reminded = time.monotonic()
+                    self._remind()
+                time.sleep(_POLL_S)
+        finally:
+            self._end(futures)
+            self._tell_news()
+
+    def _submit(self) -> Future[WorkerEnd]:
+        return self.client.submit(be_study_worker, self.order, pure=False, resources=dict(self.resources) or None)
+
+    def _is_enough(self, future: Future[WorkerEnd], early: EarlyEnds) -> bool:
+        """Whether nobody has to follow this worker. Raises what cannot be healed by another one."""
+        if future.status in ("cancelled", "lost"):
+            raise ProcessFailedError(
+                f"the Dask scheduler {self.address} has gone, or has forgotten this study's workers. "
+                "They give their tasks back and end. What was done is kept; start again when the scheduler is there."
+            )
+        if future.status == "error":
+            error = future.exception()
+            if isinstance(error, GemslideError):
+                raise error
+            self.tell(f"a study worker was lost: {error}")
+            early.add(0.0, f"of them by Dask: {error}")
+            return False
+        end: WorkerEnd = future.result()
+        if end.code == 0 or self.watching.is_over():
+            return True
+        self.tell(f"a study worker on {end.host} ended with exit code {end.code}: {end.said} ({end.log})")
+        early.add(end.seconds, f"on {end.host} with exit code {end.code}: {end.said}")
+        return False
+
+    def _look(self) -> bool:
+        """Say what has ended; whether there is nothing more to wait for, also where workers still wait for a place."""
+        self._tell_news()
+        self.mend()
+        return self.watching.is_over() and not self.watching.is_worked_on()
+
+    def _tell_news(self) -> None:
+        for line in self.watching.news():
+            self.tell(line)
+
+    def _remind(self) -> None:
+        if not self.client.nthreads():
+            self.tell("the Dask cluster has no workers yet; waiting for them.")
+
+    def _end(self, futures: list[Future[WorkerEnd]]) -> None:
+        """End the workers that are left, and wait until they have given back what they had."""
+        give_up = time.monotonic() + GRACE_S
+        try:
+            self.client.cancel(futures, force=True)
+            while time.monotonic() < give_up:
+                if not sum(self.client.run(count_live, self.order.run_id, on_error="ignore").values()):
+                    return
+                time.sleep(_POLL_S)
+        except (OSError, RuntimeError, TimeoutError):  # no scheduler: then they end by themselves
+            return

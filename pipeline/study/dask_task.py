@@ -1,0 +1,124 @@
+"""What a Dask worker does for a study: it starts one study worker, and ends it when nobody wants it any more.
+
+The study worker is a process of its own. What computes is what beats, and it can be ended at any time, which a thread
+cannot; the Dask worker's event loop stays free, and its limits on its own memory do not count slides. Whatever ends
+the Dask worker, `kill -9` too, ends the study worker, by a signal at which it gives its task back.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from distributed import Status, Worker, WorkerPlugin, get_worker
+
+from pipeline.errors import BadRecipeError, UnreadableError
+from pipeline.study.local_pool import end_processes, worker_command
+from pipeline.study.order import LEDGER_VARIABLE, LOGS_DIR, Order
+from pipeline.study.owner import machine_id
+
+_POLL_S = 0.2
+_SAID_BYTES = 2000
+_live: dict[str, int] = {}
+"""Study workers of this Dask worker's process, by the run that ordered them."""
+
+
+@dataclass(frozen=True)
+class WorkerEnd:
+    """How a study worker ended."""
+
+    host: str
+    code: int
+    seconds: float
+    said: str
+    """The end of its log."""
+    log: str
+
+
+class IgnoreCtrlC(WorkerPlugin):
+    """For Dask workers in the starter's terminal, where Ctrl+C reaches every process: the starter ends them."""
+
+    def setup(self, worker: Worker) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def be_study_worker(order: Order) -> WorkerEnd:
+    """Start a study worker and wait until it ends, or until Dask wants this task no more.
+
+    Raises:
+        BadRecipeError: the ledger is out of this machine's reach. UnreadableError: the project is not here.
+    """
+    _check_reach(order)
+    environment = {**os.environ, **({"OMP_NUM_THREADS": str(order.threads)} if order.threads else {})}
+    command = worker_command(order.study_id, order.project, order.devices, parent=os.getpid())
+    began = time.monotonic()
+    _live[order.run_id] = _live.get(order.run_id, 0) + 1
+    try:
+        with _log(order) as log:
+            # A session of its own: Ctrl+C in the terminal of a Dask worker is for Dask to hear.
+            process = subprocess.Popen(
+                command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+            _wait(process)
+            said = _end_of(Path(log.name))
+    finally:
+        _live[order.run_id] -= 1
+    return WorkerEnd(socket.gethostname(), process.returncode, time.monotonic() - began, said, log.name)
+
+
+def count_live(run_id: str) -> int:
+    """How many study workers of a run live in this Dask worker."""
+    return _live.get(run_id, 0)
+
+
+def _check_reach(order: Order) -> None:
+    host = socket.gethostname()
+    if order.has_ledger_variable and not os.environ.get(LEDGER_VARIABLE):
+        raise BadRecipeError(
+            f"{LEDGER_VARIABLE} is not set on {host}, where a Dask worker is to work on study {order.study_id}; it is "
+            "where the study was started. Export it in the environment of the Dask workers: it is not sent to them, "
+            "since it may hold a password."
+        )
+    if order.machine and order.machine != machine_id():
+        raise BadRecipeError(
+            f"the ledger of study {order.study_id} is a SQLite file on another machine than {host}, where a Dask "
+            "worker is to work on it. Use PostgreSQL for workers on several machines (docs/operating.md)."
+        )
+    if not Path(order.folder).is_dir():
+        raise UnreadableError(
+            f"{order.folder}: not on {host}, where a Dask worker is to work on study {order.study_id}. Let all "
+            "machines see the project under one path."
+        )
+
+
+def _log(order: Order) -> tempfile._TemporaryFileWrapper[bytes]:
+    folder = Path(order.folder) / LOGS_DIR
+    folder.mkdir(exist_ok=True)
+    return tempfile.NamedTemporaryFile(dir=folder, prefix=f"dask-{socket.gethostname()}-", suffix=".log", delete=False)
+
+
+def _wait(process: subprocess.Popen[bytes]) -> None:
+    worker, key = get_worker(), get_worker().get_current_task()
+    try:
+        while process.poll() is None and _is_wanted(worker, key):
+            time.sleep(_POLL_S)
+    finally:
+        end_processes([process])
+
+
+def _is_wanted(worker: Worker, key: object) -> bool:
+    """Not when the task was cancelled, the client that ordered it is gone, or the Dask worker is closing."""
+    task = worker.state.tasks.get(key)  # type: ignore[call-overload]
+    is_closing = worker.status in (Status.closing, Status.closed, Status.failed)
+    return task is not None and task.state != "cancelled" and not is_closing
+
+
+def _end_of(log: Path) -> str:
+    said = log.read_bytes()[-_SAID_BYTES:].decode(errors="replace").strip()
+    return said.splitlines()[-1] if said else "it said nothing"

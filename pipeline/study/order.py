@@ -1,0 +1,28 @@
+"""What a starter tells whoever starts a study's workers for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+LEDGER_VARIABLE = "GEMSLIDE_LEDGER"
+LOGS_DIR = "logs"
+"""In the study's folder: what workers said that were started by Dask or SLURM."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """A study worker, as it is ordered. On some clusters it crosses the network in the clear: it holds no secret."""
+
+    run_id: str
+    study_id: str
+    project: str
+    """Absolute path, the same on all machines."""
+    folder: str
+    """Of the study, in the project."""
+    devices: str
+    threads: int | None
+    """Of the worker; None: what its environment says."""
+    has_ledger_variable: bool
+    """Whether the environment names the ledger where the order was given."""
+    machine: str
+    """The only one that reaches the ledger (`owner.machine_id`); empty: all do."""

@@ -1,0 +1,74 @@
+"""How a ledger's PostgreSQL server is spoken to: encrypted as its URL asks, and never kept waiting by a dead client."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import URL
+
+from pipeline.errors import BadRecipeError
+
+IDLE_S = 60
+"""How long a write may stand still. A machine that lost its network in the middle of one holds rows that all workers
+need, and the server's own patience with it is hours."""
+_MODES = {"disable": False, "prefer": None, "require": True}
+"""What pg8000 calls libpq's words; its True and None encrypt without asking who the server is."""
+_FILES = ("sslrootcert", "sslcert", "sslkey")
+
+
+def connect_args(url: URL) -> dict[str, Any]:
+    """The driver's arguments for what stands behind the `?` of a URL, in libpq's words.
+
+    Raises:
+        BadRecipeError: an unknown word, or certificates that cannot be read.
+    """
+    asked = {name: value for name, value in url.query.items() if isinstance(value, str)}
+    unknown = sorted(set(url.query) - {"host", "sslmode", *_FILES})
+    if unknown or len(asked) != len(url.query):
+        raise BadRecipeError(
+            f"[study] ledger: unknown in a PostgreSQL URL: {', '.join(unknown)}. Known are host, sslmode, "
+            f"{', '.join(_FILES)}, each once."
+        )
+    if "host" in asked:
+        return {"unix_sock": _socket(asked, url.port or 5432)}
+    mode = asked.pop("sslmode", "verify-full" if asked else "prefer")
+    if mode == "verify-full":
+        return {"ssl_context": _context(asked)}
+    if mode not in _MODES or asked:
+        raise BadRecipeError(
+            f"[study] ledger: sslmode={mode}{' with a certificate' if asked else ''}: there are "
+            f"{', '.join(_MODES)}, and verify-full, which takes {', '.join(_FILES)}."
+        )
+    return {"ssl_context": _MODES[mode]}
+
+
+def _socket(asked: Mapping[str, str], port: int) -> str:
+    """The server's socket in a folder of this machine, where nothing crosses a network."""
+    if list(asked) != ["host"] or not asked["host"].startswith("/"):
+        raise BadRecipeError(
+            "[study] ledger: behind the ? of a PostgreSQL URL, host names the folder of a socket, as in "
+            "postgresql://user@/database?host=/var/run/postgresql, and nothing stands beside it."
+        )
+    return f"{asked['host']}/.s.PGSQL.{port}"
+
+
+def _context(files: Mapping[str, str]) -> ssl.SSLContext:
+    """Checks the server's certificate and name; shows the client's own, where it has one."""
+    try:
+        context = ssl.create_default_context(cafile=files.get("sslrootcert"))
+        if "sslcert" in files:
+            context.load_cert_chain(files["sslcert"], files.get("sslkey"))
+    except OSError as error:  # ssl.SSLError is one
+        named = ", ".join(f"{name}={path}" for name, path in files.items())
+        raise BadRecipeError(f"[study] ledger: {named}: cannot be used: {error.strerror or error}.") from error
+    return context
+
+
+def set_up(connection: Any, _: object) -> None:
+    """Tell the server once per connection how long it waits within a transaction."""
+    cursor = connection.cursor()
+    cursor.execute(f"SET idle_in_transaction_session_timeout = '{IDLE_S}s'")
+    connection.commit()
+    cursor.close()

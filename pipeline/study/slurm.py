@@ -1,0 +1,94 @@
+"""What SLURM is asked for, and the script of an array of jobs, each of which is one of a study's workers."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+from pipeline.starter_config import SlurmConfig
+from pipeline.study.early_ends import EARLY_S, MAX_EARLY_ENDS
+from pipeline.study.local_pool import worker_command
+from pipeline.study.order import LEDGER_VARIABLE, LOGS_DIR, Order
+from pipeline.units import RESEARCH_USE
+
+GRACE_S = 90
+"""Before the time limit, for a worker to give its task back. SLURM counts in minutes."""
+
+
+def directives(config: SlurmConfig, study_id: str) -> list[str]:
+    """Options of sbatch for one worker of a study."""
+    asked = {"partition": config.partition, "account": config.account, "time": config.walltime}
+    asked |= {"ntasks": "1", "cpus-per-task": str(config.cores), "mem": f"{config.memory_gb}G"}
+    asked |= {"gres": f"gpu:{config.gpus}" if config.gpus else ""}
+    named = [f"--{name}={value}" for name, value in asked.items() if value]
+    return [f"--job-name=gemslide-{study_id}", *named, *config.extra]
+
+
+def array_script(order: Order, config: SlurmConfig, workers: int) -> str:
+    """A script for sbatch: `workers` jobs, each of them one worker of the study until it is over.
+
+    No path stands in a line that SLURM reads, which has rules of quoting of its own.
+    """
+    options = [
+        *directives(config, order.study_id),
+        f"--array=1-{workers}",
+        f"--output=gemslide-{order.study_id}-%A_%a.out",
+        "--open-mode=append",
+        "--requeue",
+        f"--signal=B:USR1@{GRACE_S}",
+    ]
+    return _SCRIPT.format(
+        options="\n".join(f"#SBATCH {option}" for option in options),
+        about=f"{workers} workers of the study {order.study_id}. {RESEARCH_USE}",
+        ledger=_LEDGER if order.has_ledger_variable else "",
+        logs=shlex.quote(str(Path(order.folder) / LOGS_DIR)),
+        cores=config.cores,
+        command=shlex.join(worker_command(order.study_id, order.project, order.devices)),
+        early_s=round(EARLY_S),
+        max_early_ends=MAX_EARLY_ENDS,
+    )
+
+
+_LEDGER = f"""\
+# It may hold a password, so it does not stand here; sbatch takes the environment along.
+: "${{{LEDGER_VARIABLE}:?export {LEDGER_VARIABLE} before sbatch, and do not let sbatch drop it by --export}}"
+"""
+
+_SCRIPT = """\
+#!/bin/bash
+{options}
+
+# {about}
+set -u
+{ledger}logs={logs}
+job="${{SLURM_ARRAY_JOB_ID:-${{SLURM_JOB_ID:-0}}}}_${{SLURM_ARRAY_TASK_ID:-0}}"
+echo "$HOSTNAME: see $logs/slurm-$job.log"
+mkdir -p -- "$logs" && exec >> "$logs/slurm-$job.log" 2>&1 || exit 1
+export OMP_NUM_THREADS="${{SLURM_CPUS_PER_TASK:-{cores}}}"
+
+# At the time limit (USR1) the worker gives its task back and the job is put into the queue again;
+# when the job is cancelled or makes room for another (TERM), the worker gives its task back.
+worker='' asked=''
+end() {{ asked=$1; [ -z "$worker" ] || kill -TERM "$worker" 2> /dev/null; }}
+trap 'end limit' USR1
+trap 'end cancel' TERM INT
+
+# A worker that died is started again, unless one after the other ends at once.
+early=0
+while :; do
+    began=$SECONDS
+    {command} &
+    worker=$!
+    [ -z "$asked" ] || kill -TERM "$worker"
+    while :; do  # a signal ends the waiting, not the worker
+        wait "$worker"
+        code=$?
+        kill -0 "$worker" 2> /dev/null || break
+    done
+    if [ "$code" -eq 0 ] || [ -n "$asked" ]; then break; fi
+    if [ $((SECONDS - began)) -lt {early_s} ]; then early=$((early + 1)); else early=0; fi
+    if [ "$early" -ge {max_early_ends} ]; then break; fi
+done
+if [ "$asked" = limit ]; then scontrol requeue "$job"; fi
+exit "$code"
+"""

@@ -1,0 +1,88 @@
+"""Where a study's workers are started: on this machine, on a Dask cluster, or as SLURM's jobs."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import uuid
+from collections.abc import Callable
+from importlib import import_module
+
+from pipeline.config import StudyConfig
+from pipeline.errors import BadRecipeError
+from pipeline.study.ending import kept_signals
+from pipeline.study.local_pool import LocalPool, worker_command, workers_that_fit
+from pipeline.study.order import LEDGER_VARIABLE, Order
+from pipeline.study.owner import machine_id
+from pipeline.study.study import Study
+from pipeline.study.watching import Watching
+
+ON_DASK = ("dask", "slurm")
+_ADDRESS = re.compile(r"(tcp|tls)://(\[[0-9a-fA-F:.%]+\]|[A-Za-z0-9_.-]+):(\d{1,5})")
+
+
+def start_workers(
+    study: Study, config: StudyConfig, *, on: str, workers: int | None, devices: str, tell: Callable[[str], None]
+) -> None:
+    """Start workers and wait until the study is over, or paused.
+
+    Args:
+        on: "local", "dask" (a cluster of this machine), "slurm", or the address of a Dask scheduler.
+        workers: how many; None: as many as fit, or one for each Dask worker that is there.
+        tell: called with a line for each task that workers elsewhere have ended, and for what else happens there.
+
+    Raises:
+        BadRecipeError: no such place, Dask is not installed, or no number of jobs. UnreadableError: nobody answers.
+        ProcessFailedError: workers ended at once, again and again; or the Dask scheduler is gone.
+    """
+    check_place(on)
+    watching = Watching(study.ledger, study.study_id, tell)
+    order = order_for(study, devices)
+    most = max(1, study.ledger.counts(study.study_id).slides["pending"])
+    if on == "local":
+        command = worker_command(order.study_id, order.project, order.devices)
+        LocalPool(command, min(workers or workers_that_fit(), most), watching.is_over).run()
+        return
+    with kept_signals():
+        _check_installed(on)  # dask-jobqueue takes Ctrl+C for itself as it is imported
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.default_int_handler)
+        from pipeline.study.dask_clusters import run_on_dask
+
+        run_on_dask(order, config, watching, on=on, workers=workers, most=most, tell=tell)
+
+
+def _check_installed(on: str) -> None:
+    for library in ("distributed", "dask_jobqueue"):
+        try:
+            import_module(library)
+        except ImportError as error:
+            raise BadRecipeError(
+                f"--on {on}: {library} is not installed. Install gemslide with its extra `dask`: "
+                "`pip install 'gemslide[dask]'`."
+            ) from error
+
+
+def check_place(on: str) -> None:
+    """Raises BadRecipeError: neither a place that workers can be started on, nor the address of a Dask scheduler."""
+    found = _ADDRESS.fullmatch(on)
+    if on not in ("local", *ON_DASK) and not (found and 0 < int(found[3]) < 65_536):
+        raise BadRecipeError(
+            f"--on {on!r:.200}: give local, dask, slurm, or the address of a Dask scheduler, tcp://HOST:PORT or "
+            "tls://HOST:PORT."
+        )
+
+
+def order_for(study: Study, devices: str) -> Order:
+    """What each worker of a study is told."""
+    return Order(
+        run_id=uuid.uuid4().hex,
+        study_id=study.study_id,
+        project=os.path.abspath(study.project.root),
+        folder=os.path.abspath(study.folder),
+        devices=devices,
+        threads=None,
+        has_ledger_variable=bool(os.environ.get(LEDGER_VARIABLE)),
+        machine=machine_id() if study.ledger.database.is_sqlite else "",
+    )

@@ -1,0 +1,56 @@
+"""A small real study: slides, a model, a protocol; for tests that let real workers loose on it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import func, select
+
+from pipeline.project import Project
+from pipeline.study.study import open_ledger
+from pipeline.study.tables import audit
+from tests.small_road import TISSUE_TOML, make_slide
+
+NAMES = ("a", "b", "c", "d")
+
+
+def make_project(road: Any, folder: Path, *, slides: tuple[str, ...] = NAMES, settings: str = "") -> Project:
+    """Models, and a cohort of slides, a file that is no slide, and one to leave out."""
+    shutil.copytree(road.project.models_dir, folder / "p" / "models")
+    (folder / "p" / "gemslide.toml").write_text(TISSUE_TOML + settings)
+    for seed, name in enumerate(slides):
+        make_slide(folder / f"{name}.tiff", seed)
+    (folder / "bad.tiff").write_bytes(b"II*\0 and nothing more")
+    rows = [f"{name}.tiff,{name},patient-{name}," for name in (*slides, "bad")]
+    manifest = "\n".join(["path,slide_id,patient_id,exclude", *rows, "a.tiff,twice,patient-a,scanned twice"])
+    (folder / "cohort.csv").write_text(manifest + "\n")
+    return Project(folder / "p")
+
+
+def with_protocol(project: Project, road: Any, gemslide: Any, *, lease_s: int = 5) -> Project:
+    """With a study "s" that is about to begin."""
+    cohort = project.root.parent / "cohort.csv"
+    made = gemslide("study", "init", "s", "--cohort", cohort, "--model", road.model_id, "--project", project.root)
+    assert made.code == 0, made.err
+    protocol = project.root / "studies" / "s" / "study.toml"
+    protocol.write_text(protocol.read_text() + f"\n[patience]\nlease_s = {lease_s}\nbackoff_s = 0\n")
+    return project
+
+
+def status(gemslide: Any, project: Project) -> dict[str, Any]:
+    return json.loads(gemslide("study", "status", "s", "--project", project.root, "--json").out)  # type: ignore[no-any-return]
+
+
+def entries(project: Project, action: str) -> list[str]:
+    """Subjects of all entries of one action in the study's log."""
+    with open_ledger(project) as ledger, ledger.database.read() as connection:
+        return [str(each) for each in connection.scalars(select(audit.c.subject).where(audit.c.action == action))]
+
+
+def tasks_done_twice(project: Project) -> list[str]:
+    done = select(audit.c.subject).where(audit.c.action == "task done").group_by(audit.c.subject)
+    with open_ledger(project) as ledger, ledger.database.read() as connection:
+        return [str(each) for each in connection.scalars(done.having(func.count() > 1))]
