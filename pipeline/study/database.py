@@ -4,7 +4,7 @@ in transactions that are whole or not there."""
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -24,10 +24,18 @@ BUSY_S = 60.0
 _MIGRATING = 7_331_017
 """Of PostgreSQL's advisory lock while tables are made or changed."""
 _POOL = {"pool_pre_ping": True}
+_DAMAGED = ("not a database", "malformed")
+"""SQLite's words for a file that is none of its own, or not any more."""
+_NOT_OURS = ("3D000", "28000", "28P01", "42501")
+"""PostgreSQL's codes: no such database, no such user, a wrong password, no permission."""
 
 
 class LedgerAwayError(UnreadableError):
     """The database does not answer; it may later."""
+
+
+class NoLedgerError(UnreadableError):
+    """There is no ledger, and none was to be made."""
 
 
 class Database:
@@ -35,26 +43,36 @@ class Database:
 
     Args:
         url: "sqlite:///path", or "postgresql://user@host/name".
+        make: whether a ledger is made where there is none.
+        answer_s: how long a server may take for one answer; None: as long as the network lets it.
 
     Raises:
         BadRecipeError: not such a URL, or SQLite on a network file system.
         LedgerAwayError: the server does not answer. UnreadableError: no database.
+        NoLedgerError: there is none, and `make` is false.
         DamagedStoreError: not a ledger, or one of a later version.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, make: bool = True, answer_s: float | None = None) -> None:
         self.url = _checked(url)
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
         if self.is_sqlite:
             path = Path(self.url.database or "")
+            if not make and not path.exists():
+                raise NoLedgerError(_NONE.format(shown(self.url)))
             check_local(path)
             path.parent.mkdir(parents=True, exist_ok=True)
-        self._engine = _engine(self.url)
+        self._engine = _engine(self.url, answer_s)
         try:
-            self._migrate()
+            self._migrate(make=make)
         except BaseException:
             self.close()
             raise
+        self._file = _file_of(self.url)
+
+    def is_in_place(self) -> bool:
+        """Whether the file that was opened is still the one at its path, and not one put there since."""
+        return self._file == _file_of(self.url)
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -78,11 +96,17 @@ class Database:
         """Close the connections; the next use opens them again."""
         self._engine.dispose()
 
-    def _migrate(self) -> None:
+    def _migrate(self, *, make: bool) -> None:
         """Make the tables, or bring them to this version, once."""
         config = Config()
         config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
         script = ScriptDirectory.from_config(config)
+        with self.read() as connection:
+            found = MigrationContext.configure(connection).get_current_revision()
+        if found == script.get_current_head():
+            return
+        if found is None and not make:
+            raise NoLedgerError(_NONE.format(shown(self.url)))
         with self.write() as connection:
             if not self.is_sqlite:
                 connection.execute(text(f"SELECT pg_advisory_xact_lock({_MIGRATING})"))
@@ -98,8 +122,21 @@ class Database:
             command.upgrade(config, "head")
 
 
+def _file_of(url: URL) -> tuple[int, int] | None:
+    """What tells a SQLite file from another at its path; None of a server's database, and where there is no file."""
+    if url.get_backend_name() != "sqlite":
+        return None
+    try:
+        found = Path(url.database or "").stat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 def shown(url: URL) -> str:
-    """A database's URL for people: without its password."""
+    """Where a database is, for people: a file's path, or a URL without its password."""
+    if url.get_backend_name() == "sqlite" and url.database:
+        return url.database
     return url.render_as_string(hide_password=True)
 
 
@@ -116,12 +153,13 @@ def _checked(url: str) -> URL:
     raise BadRecipeError(f"[study] ledger = {shown(parsed)!r}: cannot be used. Write {_FORMS}.")
 
 
+_NONE = "{}: there is no ledger. `gemslide study run` makes one when a study begins."
 _FORMS = '"sqlite:////local/path/gemslide.db" or "postgresql://user@host/database"'
 
 
-def _engine(url: URL) -> Engine:
+def _engine(url: URL, answer_s: float | None) -> Engine:
     if url.get_backend_name() != "sqlite":
-        return create_engine(url, **_POOL)
+        return create_engine(url, connect_args={} if answer_s is None else {"timeout": answer_s}, **_POOL)
     engine = create_engine(url, connect_args={"timeout": BUSY_S})
     event.listen(engine, "connect", _set_up_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
@@ -153,10 +191,18 @@ def _explained(url: URL) -> Iterator[None]:
     except DBAPIError as error:
         if error.connection_invalidated:
             raise LedgerAwayError(f"{shown(url)}: the connection to the ledger was cut.") from error
-        if "not a database" in str(error.orig):
+        if _said(error).get("C") in _NOT_OURS or any(words in str(error.orig) for words in _DAMAGED):
             raise UnreadableError(f"{shown(url)}: the ledger cannot be read: {_reason(error)}.") from error
         raise
 
 
 def _reason(error: DBAPIError) -> str:
-    return str(error.orig).splitlines()[0][:300] if error.orig else "no reason given"
+    if error.orig is None:
+        return "no reason given"
+    return str(_said(error).get("M", error.orig)).split("\n", 1)[0][:300]
+
+
+def _said(error: DBAPIError) -> Mapping[str, str]:
+    """What a PostgreSQL server said: "C" is the code, "M" the message; nothing of SQLite."""
+    said = error.orig.args[0] if error.orig and error.orig.args else None
+    return said if isinstance(said, dict) else {}

@@ -26,6 +26,8 @@ RESULTS = (*_RESULT.values(), "task ended")
 """Actions by which an owner's own result enters the log."""
 SET_ASIDE = "set_aside"
 """Code of a slide on which workers died, or that could not be healed, as often as the study allows."""
+LOST_WORKER = "lost_worker"
+"""Code of a task whose worker died or was silent; it is tried again."""
 
 
 @dataclass(frozen=True)
@@ -168,7 +170,7 @@ class Leases:
             if row is None:
                 return False
             why = f"the worker that had it ({row.owner}) is gone or silent"
-            self._end(connection, row, Ended("again", "lost_worker", why), action="lease lapsed")
+            self._end(connection, row, Ended("again", LOST_WORKER, why), action="lease lapsed")
             return True
 
     def _take(self, connection: Connection, study_id: str) -> Lease | None:
