@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import streamlit as st
@@ -17,6 +19,7 @@ from streamlit import config
 from pathology_app.access.guard import Access, Guard
 from pathology_app.access.names import Names, parse_names
 from pathology_app.access.tokens import Login
+from pathology_app.study_ledger import close_study_ledgers
 from pathology_app.tiles.cache import current_cache
 from pathology_app.tiles.routes import viewer_routes
 
@@ -51,10 +54,17 @@ def create_app(access: Access | None = None) -> ASGIApp:
     Raises:
         BadRecipeError: `GEMSLIDE_NAMES` holds what is no name.
     """
-    app = st.App(SCRIPT, routes=viewer_routes(current_cache()))
+    app = st.App(SCRIPT, routes=viewer_routes(current_cache()), lifespan=_lifespan)
     for name, value in OPTIONS.items():
         config.set_option(name, value)
     return Guard(app, access or _access_by_environment(), SCRIPT)
+
+
+@asynccontextmanager
+async def _lifespan(_: st.App) -> AsyncIterator[None]:
+    """Databases are told when this process ends."""
+    yield
+    close_study_ledgers()
 
 
 def _access_by_environment() -> Access:

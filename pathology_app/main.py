@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import streamlit as st
 
-from pathology_app.app_pages import slide, worklist
+from pathology_app.app_pages import slide, studies, worklist
+from pathology_app.html_tables import STYLE
 from pipeline.units import RESEARCH_USE
 
 # The slide gets the height Streamlit would leave empty.
@@ -29,11 +30,13 @@ SLIDE = st.Page(lambda: slide.page(WORKLIST), title="Slide", url_path="slide")
 def main() -> None:
     """Draw the frame, then the page."""
     st.set_page_config(page_title="gemslide", layout="wide", initial_sidebar_state="collapsed")
-    st.html(_STYLE)
+    st.html(_STYLE + STYLE)
     page = st.navigation([WORKLIST, SLIDE], position="hidden")
     st.markdown(f"**gemslide** &nbsp; :red[{RESEARCH_USE}]")
     if page is WORKLIST and "slide" in st.query_params:
         slide.page(WORKLIST)
+    elif page is WORKLIST and "study" in st.query_params:
+        studies.page(WORKLIST)
     else:
         page.run()
 

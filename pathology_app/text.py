@@ -45,8 +45,13 @@ def as_markdown(text: object) -> str:
 
 
 def message_of(error: BaseException, root: Path) -> str:
-    """What an error says, with paths as from the project's folder; others keep their last part only."""
-    message = str(error).replace(f"{root}/", "").replace(str(root), "the project")
+    """What an error says, without folders of this computer."""
+    return without_folders(str(error), root)
+
+
+def without_folders(message: str, root: Path) -> str:
+    """A message, with paths as from the project's folder; others keep their last part only."""
+    message = message.replace(f"{root}/", "").replace(str(root), "the project")
     return as_text(_ABSOLUTE_PATH.sub("…/", message))
 
 

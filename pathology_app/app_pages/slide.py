@@ -75,8 +75,9 @@ def page(worklist: st.Page) -> None:
 
 
 def _back_button(worklist: st.Page) -> None:
-    """Leave for the worklist, at the page that the link names; it then names no slide any more."""
-    if st.button("Worklist", icon=":material/arrow_back:", type="tertiary", key="back"):
+    """Leave for where the link came from: a study, or the worklist at its page; it then names no slide any more."""
+    label = "Study" if "study" in st.query_params else "Worklist"
+    if st.button(label, icon=":material/arrow_back:", type="tertiary", key="back"):
         for name in ("slide", "model"):
             st.query_params.pop(name, None)
         st.switch_page(worklist, query_params=st.query_params.to_dict())

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import streamlit as st
 
+from pathology_app.app_pages.studies import studies_link
 from pathology_app.tiles.cache import SlideCache, current_cache
 from pathology_app.worklist_rows import Page, find_slides, page_of, read_row
 
@@ -31,7 +32,9 @@ _COLUMNS = {
 def page(open_slide: Callable[[str], None]) -> None:
     """Draw the page; `open_slide` leaves it."""
     cache = current_cache()
-    st.header("Worklist", anchor=False)
+    title, studies = st.columns([3, 1], vertical_alignment="bottom")
+    title.header("Worklist", anchor=False)
+    studies_link(studies)
     left, right = st.columns([3, 1], vertical_alignment="bottom")
     only_predicted = right.checkbox("Only slides with predictions", key="only_predicted")
     what = "part of a slide or model name" if only_predicted else "part of a slide's name"

@@ -26,6 +26,8 @@ BUSY_S = 60.0
 """How long one writer of a SQLite ledger waits for the others."""
 _MIGRATING = 7_331_017
 """Of PostgreSQL's advisory lock while tables are made or changed."""
+_DAMAGED = ("not a database", "malformed")
+"""SQLite's words for a file that is none of its own, or not any more."""
 _FORBIDDEN = "42501"
 """SQLSTATE of what a role may not do."""
 _AWAY = frozenset({"57P01", "57P02", "57P03", "53300"})
@@ -39,31 +41,45 @@ class LedgerAwayError(UnreadableError):
     """The database does not answer; it may later."""
 
 
+class NoLedgerError(UnreadableError):
+    """There is no ledger, and none was to be made."""
+
+
 class Database:
     """Connections to a ledger's database.
 
     Args:
         url: "sqlite:///path", or "postgresql://user@host/name".
+        make: whether a ledger is made where there is none.
+        answer_s: how long a server may take for one answer; None: as long as the network lets it.
 
     Raises:
         BadRecipeError: not such a URL, or SQLite on a network file system.
         LedgerAwayError: the server does not answer. UnreadableError: no database.
+        NoLedgerError: there is none, and `make` is false.
         DamagedStoreError: not a ledger, or one of a later version.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, make: bool = True, answer_s: float | None = None) -> None:
         self.url = _checked(url)
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
         if self.is_sqlite:
             path = Path(self.url.database or "")
+            if not make and not path.exists():
+                raise NoLedgerError(_NONE.format(shown(self.url)))
             check_local(path)
             path.parent.mkdir(parents=True, exist_ok=True)
-        self._engine = _engine(self.url)
+        self._engine = _engine(self.url, answer_s)
         try:
-            self._migrate()
+            self._migrate(make=make)
         except BaseException:
             self.close()
             raise
+        self._file = _file_of(self.url)
+
+    def is_in_place(self) -> bool:
+        """Whether the file that was opened is still the one at its path, and not one put there since."""
+        return self._file == _file_of(self.url)
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -95,11 +111,17 @@ class Database:
             with _explained(self.url), self._engine.connect() as connection:
                 connection.connection.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
-    def _migrate(self) -> None:
+    def _migrate(self, *, make: bool) -> None:
         """Make the tables, or bring them to this version, once."""
         config = Config()
         config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
         script = ScriptDirectory.from_config(config)
+        with self.read() as connection:
+            found = MigrationContext.configure(connection).get_current_revision()
+        if found == script.get_current_head():
+            return
+        if found is None and not make:
+            raise NoLedgerError(_NONE.format(shown(self.url)))
         with self.write() as connection:
             if not self.is_sqlite:
                 connection.execute(text(f"SELECT pg_advisory_xact_lock({_MIGRATING})"))
@@ -115,8 +137,21 @@ class Database:
             command.upgrade(config, "head")
 
 
+def _file_of(url: URL) -> tuple[int, int] | None:
+    """What tells a SQLite file from another at its path; None of a server's database, and where there is no file."""
+    if url.get_backend_name() != "sqlite":
+        return None
+    try:
+        found = Path(url.database or "").stat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 def shown(url: URL) -> str:
-    """A database's URL for people: without its password."""
+    """Where a database is, for people: a file's path, or a URL without its password."""
+    if url.get_backend_name() == "sqlite" and url.database:
+        return url.database
     return url.render_as_string(hide_password=True)
 
 
@@ -133,14 +168,16 @@ def _checked(url: str) -> URL:
     raise BadRecipeError(f"[study] ledger = {shown(parsed)!r}: cannot be used. Write {_FORMS}.")
 
 
+_NONE = "{}: there is no ledger. `gemslide study run` makes one when a study begins."
 _FORMS = '"sqlite:////local/path/gemslide.db" or "postgresql://user@host/database"'
 
 
-def _engine(url: URL) -> Engine:
+def _engine(url: URL, answer_s: float | None) -> Engine:
     if url.get_backend_name() != "sqlite":
         # Of a connection that the server has cut SQLAlchemy would say, with a traceback, that it could not be closed.
         logging.getLogger("sqlalchemy.pool").setLevel(logging.CRITICAL)
-        engine = create_engine(url.set(query={}), connect_args=connect_args(url), pool_pre_ping=True)
+        arguments = connect_args(url) | ({} if answer_s is None else {"timeout": answer_s})
+        engine = create_engine(url.set(query={}), connect_args=arguments, pool_pre_ping=True)
         engine.dialect.use_insertmanyvalues_wo_returning = True  # pg8000 sends many rows one by one otherwise
         event.listen(engine, "connect", set_up)
         return engine
@@ -191,7 +228,7 @@ def _of_server(url: URL, error: DBAPIError) -> UnreadableError | None:
         return UnreadableError(f"{where}: the server refuses it: {_reason(error)}.")
     if error.connection_invalidated:
         return LedgerAwayError(f"{where}: the connection to the ledger was cut.")
-    if "not a database" in str(error.orig):
+    if any(words in str(error.orig) for words in _DAMAGED):
         return UnreadableError(f"{where}: the ledger cannot be read: {_reason(error)}.")
     if state == _FORBIDDEN:
         return UnreadableError(

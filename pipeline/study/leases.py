@@ -33,6 +33,8 @@ SET_ASIDE = "set_aside"
 LONGEST_BACKOFF_S = 3600.0
 _MOST_DOUBLINGS = 30
 """Enough for an hour, from a millisecond on."""
+LOST_WORKER = "lost_worker"
+"""Code of a task whose worker died or was silent; it is tried again."""
 
 
 @dataclass(frozen=True)
@@ -192,7 +194,7 @@ class Leases:
             if row is None:
                 return False
             why = f"the worker that had it ({row.owner}) is gone or silent"
-            self._end(connection, row, Ended("again", "lost_worker", why), action="lease lapsed")
+            self._end(connection, row, Ended("again", LOST_WORKER, why), action="lease lapsed")
             return True
 
     def _take(self, connection: Connection, study_id: str) -> Lease | None:

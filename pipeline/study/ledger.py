@@ -118,6 +118,17 @@ class Ledger:
         with self.database.read() as connection:
             return list(connection.scalars(select(study.c.study_id).order_by(study.c.study_id)))
 
+    def studies(self) -> list[tuple[StudyRow, Mapping[str, int]]]:
+        """All studies by name, each with its slides by state."""
+        columns = [study.c[name] for name in StudyRow.__dataclass_fields__]
+        by_state = select(slide.c.study_id, slide.c.state, func.count()).group_by(slide.c.study_id, slide.c.state)
+        with self.database.read() as connection:
+            slides: dict[str, dict[str, int]] = {}
+            for study_id, state, number in connection.execute(by_state):
+                slides.setdefault(study_id, {})[state] = number
+            rows = [StudyRow(*row) for row in connection.execute(select(*columns).order_by(study.c.study_id))]
+        return [(row, slides.get(row.study_id, {})) for row in rows]
+
     def counts(self, study_id: str) -> Counts:
         """Raises BadManifestError where there is no such study."""
         by_state = select(slide.c.state, func.count()).where(slide.c.study_id == study_id).group_by(slide.c.state)
@@ -148,15 +159,40 @@ class Ledger:
             chosen = chosen.where(slide.c.state == state)
         return self._rows(chosen.order_by(slide.c.ordinal).limit(limit))
 
-    def tasks(self, study_id: str, slide_id: str) -> Sequence[Row[Any]]:
-        """A slide's tasks, in the order of stages."""
-        chosen = select(task).where(task.c.study_id == study_id, task.c.slide_id == slide_id)
-        return self._rows(chosen.order_by(task.c.position))
+    def slide(self, study_id: str, slide_id: str) -> Row[Any]:
+        """Raises BadManifestError where there is no such study, or no such slide in it."""
+        chosen = select(slide).where(slide.c.study_id == study_id, slide.c.slide_id == slide_id)
+        with self.database.read() as connection:
+            found(connection, study_id)
+            row = connection.execute(chosen).one_or_none()
+        if row is None:
+            raise BadManifestError(f"slide {slide_id}: is not in study {study_id}.")
+        return row
 
-    def history(self, study_id: str, subject: str) -> Sequence[Row[Any]]:
-        """The log of one row, oldest first."""
-        chosen = select(audit).where(audit.c.study_id == study_id, audit.c.subject == subject)
-        return self._rows(chosen.order_by(audit.c.seq))
+    def held(self, study_id: str, *, limit: int = 100) -> Sequence[Row[Any]]:
+        """Tasks that workers hold now, those held for longest first."""
+        held = select(task).where(task.c.study_id == study_id, task.c.state == "leased")
+        return self._rows(held.order_by(task.c.started_utc, task.c.ordinal).limit(limit))
+
+    def tasks(self, study_id: str, *slide_ids: str) -> Sequence[Row[Any]]:
+        """The tasks of a slide, or of several, in the order of stages."""
+        chosen = select(task).where(task.c.study_id == study_id, task.c.slide_id.in_(slide_ids))
+        return self._rows(chosen.order_by(task.c.position, task.c.ordinal))
+
+    def history(
+        self, study_id: str, *subjects: str, newest: int | None = None, before: int | None = None
+    ) -> Sequence[Row[Any]]:
+        """The log of some rows, oldest first.
+
+        Args:
+            subjects: as in `rows.py`: "study", "slide S-1", "task S-1/ingest".
+            newest: how many entries at most, the last ones; None: all.
+            before: number of an entry; only those before it.
+        """
+        chosen = select(audit).where(audit.c.study_id == study_id, audit.c.subject.in_(subjects))
+        if before is not None:
+            chosen = chosen.where(audit.c.seq < before)
+        return self._rows(chosen.order_by(audit.c.seq.desc()).limit(newest))[::-1]
 
     def set_state(self, study_id: str, state: str, *, actor: str, why: str = "") -> bool:
         """Pause a study or let it run; whether that changed anything.

@@ -11,6 +11,7 @@ from pipeline.errors import BadManifestError
 from pipeline.study.chain import Change, append
 from pipeline.study.ledger import Ledger, found
 from pipeline.study.rows import SLIDE, TASK, hash_row, slide_subject, task_subject
+from pipeline.study.search import SlideSearch
 from pipeline.study.tables import slide, task
 
 MAY_BE_RETRIED = ("no_tissue", "qc_failed", "refused", "unreadable", "failed")
@@ -19,36 +20,51 @@ _AT_ONCE = 500
 
 
 def retry(
-    ledger: Ledger, study_id: str, slide_ids: Sequence[str], state: str | None, *, actor: str, why: str
+    ledger: Ledger,
+    study_id: str,
+    slide_ids: Sequence[str],
+    state: str | None,
+    *,
+    actor: str,
+    why: str,
+    code: str | None = None,
 ) -> list[str]:
-    """Let slides go on from the stage that ended them, with all attempts. Returns their ids.
+    """Let slides go on from the stage that ended them, with all attempts. Returns the ids of those that do.
+
+    A slide that somebody else retries meanwhile is retried once.
 
     Args:
         slide_ids: which; or
-        state: all that ended in this state.
+        state: all that ended in this state; with `code`, only those with this code (`search.NO_CODE`: without one).
 
     Raises:
         BadManifestError: no such study, no such slide, or a slide that has not ended without a result.
     """
-    chosen = _chosen(ledger, study_id, slide_ids, state)
+    chosen = _chosen(ledger, study_id, slide_ids, state, code)
+    retried = []
     for start in range(0, len(chosen), _AT_ONCE):
+        changes: list[Change] = []
         with ledger.database.write() as connection:
             for slide_id in chosen[start : start + _AT_ONCE]:
-                append(connection, study_id, _changes(connection, study_id, slide_id, actor, why))
-    return chosen
+                if of_slide := _changes(connection, study_id, slide_id, actor, why):
+                    changes += of_slide
+                    retried.append(slide_id)
+            append(connection, study_id, changes)
+    return retried
 
 
-def _chosen(ledger: Ledger, study_id: str, slide_ids: Sequence[str], state: str | None) -> list[str]:
+def _chosen(ledger: Ledger, study_id: str, slide_ids: Sequence[str], state: str | None, code: str | None) -> list[str]:
     if bool(slide_ids) == (state is not None):
         raise BadManifestError("name slides, or a --state whose slides are meant: one of the two.")
     if state is not None and state not in MAY_BE_RETRIED:
         raise BadManifestError(f"--state {state!r}: slides are retried that ended as {', '.join(MAY_BE_RETRIED)}.")
-    of_study = select(slide.c.slide_id, slide.c.state).where(slide.c.study_id == study_id).order_by(slide.c.ordinal)
+    columns = select(slide.c.slide_id, slide.c.state).order_by(slide.c.ordinal)
     with ledger.database.read() as connection:
         found(connection, study_id)
-        states = {row.slide_id: row.state for row in connection.execute(of_study)}
-    if state is not None:
-        return [slide_id for slide_id, ended in states.items() if ended == state]
+        if state is not None:
+            ended = columns.where(*SlideSearch(state, code).conditions(study_id))
+            return list(connection.scalars(ended))
+        states = {row.slide_id: row.state for row in connection.execute(columns.where(slide.c.study_id == study_id))}
     for slide_id in slide_ids:
         if states.get(slide_id) not in MAY_BE_RETRIED:
             raise BadManifestError(f"slide {slide_id}: {_why_not(states.get(slide_id))}, so it cannot be retried.")
@@ -62,12 +78,17 @@ def _why_not(state: str | None) -> str:
 
 
 def _changes(connection: Connection, study_id: str, slide_id: str, actor: str, why: str) -> list[Change]:
+    """What it takes to let a slide go on; nothing where it has gone on since it was chosen."""
+    is_slide = (slide.c.study_id == study_id, slide.c.slide_id == slide_id)
+    row = connection.execute(select(slide).where(*is_slide).with_for_update()).one()
+    if row.state not in MAY_BE_RETRIED:
+        return []
     rows = connection.execute(
         select(task).where(task.c.study_id == study_id, task.c.slide_id == slide_id).order_by(task.c.position)
     ).all()
-    waiting = [row for row in rows if row.state == "ended"]
-    changes = [_change_task(connection, row, actor, why, is_first=row is waiting[0]) for row in waiting]
-    return [*changes, _change_slide(connection, study_id, slide_id, actor, why)]
+    waiting = [each for each in rows if each.state == "ended"]
+    changes = [_change_task(connection, each, actor, why, is_first=each is waiting[0]) for each in waiting]
+    return [*changes, _change_slide(connection, row, actor, why)]
 
 
 def _change_task(connection: Connection, row: Row[Any], actor: str, why: str, *, is_first: bool) -> Change:
@@ -80,10 +101,10 @@ def _change_task(connection: Connection, row: Row[Any], actor: str, why: str, *,
     return Change(actor, "task retried", task_subject(row.slide_id, row.stage), why, *hashes)
 
 
-def _change_slide(connection: Connection, study_id: str, slide_id: str, actor: str, why: str) -> Change:
-    is_slide = (slide.c.study_id == study_id, slide.c.slide_id == slide_id)
-    before = dict(connection.execute(select(slide).where(*is_slide).with_for_update()).one()._mapping)
+def _change_slide(connection: Connection, row: Row[Any], actor: str, why: str) -> Change:
     values = {"state": "pending", "code": None, "message": None, "ended_utc": None}
+    is_slide = (slide.c.study_id == row.study_id, slide.c.slide_id == row.slide_id)
     connection.execute(update(slide).where(*is_slide).values(values))
+    before = dict(row._mapping)
     hashes = hash_row(before, SLIDE), hash_row(before | values, SLIDE)
-    return Change(actor, "slide retried", slide_subject(slide_id), why, *hashes)
+    return Change(actor, "slide retried", slide_subject(row.slide_id), why, *hashes)

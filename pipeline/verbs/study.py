@@ -7,6 +7,7 @@ import shlex
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +22,15 @@ from pipeline.errors import BadManifestError
 from pipeline.files import write_text_atomic
 from pipeline.project import Project, open_project
 from pipeline.study.amendments import amend
+from pipeline.study.failures import failures_of
 from pipeline.study.leases import Ended, Lease
 from pipeline.study.ledger import Ledger
 from pipeline.study.patience import AWAY_S, patiently
 from pipeline.study.priorities import prioritize
 from pipeline.study.progress import Progress, progress_of
 from pipeline.study.protocol import AboutStudy, new_protocol
-from pipeline.study.retries import retry
+from pipeline.study.remedies import remedies_of
+from pipeline.study.retries import MAY_BE_RETRIED, retry
 from pipeline.study.study import Study, actor_here, begin_study, begun_study, open_ledger, open_study
 from pipeline.units import RESEARCH_USE
 
@@ -200,20 +203,22 @@ def _print(progress: Progress, ledger: Ledger, study_id: str, *, as_json: bool) 
 
 
 def _print_ended(console: Console, ledger: Ledger, study_id: str) -> None:
-    ended = [
-        row
-        for state in ("failed", "unreadable", "refused", "qc_failed", "no_tissue")
-        for row in ledger.slides(study_id, state=state, limit=MAX_SHOWN)
-    ]
+    failures = failures_of(ledger, study_id)
+    ended = [row for state in MAY_BE_RETRIED[::-1] for row in ledger.slides(study_id, state=state, limit=MAX_SHOWN)]
     if not ended:
         return
     table = Table("slide", "state", "code", "reason", title="Ended without a result", title_justify="left")
     for row in ended[:MAX_SHOWN]:
         table.add_row(*(Text(str(cell or "")) for cell in (row.slide_id, row.state, row.code, row.message)))
     console.print(table)
+    table = Table("state", "code", "slides", "what to do", title="What to do about them", title_justify="left")
+    for each in failures:
+        table.add_row(*(Text(str(cell)) for cell in (each.state, each.code, each.slides, each.remedy)))
+    console.print(table)
 
 
 def _as_dict(progress: Progress, ledger: Ledger, study_id: str) -> dict[str, Any]:
+    failures = failures_of(ledger, study_id)
     return {
         "study_id": study_id,
         "state": ledger.study(study_id).state,
@@ -223,4 +228,6 @@ def _as_dict(progress: Progress, ledger: Ledger, study_id: str) -> dict[str, Any
         "mean_s": dict(progress.mean_s),
         "workers": progress.workers,
         "left_s": progress.left_s,
+        "failures": [asdict(each) for each in failures],
+        "remedies": remedies_of(each.code for each in failures),
     }

@@ -3,39 +3,18 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
-from streamlit.testing.v1 import AppTest
 
-import pathology_app
 from pathology_app.text import as_markdown
 from pathology_app.tiles.cache import PROJECT_VARIABLE
 from pathology_app.worklist_rows import ROWS_PER_PAGE
 from pipeline.project import Project
-from pipeline.units import RESEARCH_USE
 from tests.pathology_app.many_slides import make_many_slides
+from tests.pathology_app.opened import open_page, said
 from tests.pathology_app.small_project import MODEL_ID, SLIDE_ID
-
-MAIN = Path(pathology_app.__file__).with_name("main.py")
-
-
-def open_page(**query: str) -> AppTest:
-    page = AppTest.from_file(str(MAIN), default_timeout=30)
-    for name, value in query.items():
-        page.query_params[name] = value
-    page.run()
-    assert not page.exception
-    assert any(RESEARCH_USE in text.value for text in page.markdown)
-    return page
-
-
-def said(element: Any) -> str:
-    """What a reader sees of Markdown that is all escaped."""
-    return re.sub(r"\\(.)", r"\1", element.value).replace("\u2060", "")
 
 
 @pytest.mark.usefixtures("serve_project")

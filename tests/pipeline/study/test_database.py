@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import shutil
 import socket
 import struct
 import subprocess
@@ -16,7 +17,7 @@ from sqlalchemy import text
 
 from pipeline.errors import BadRecipeError, DamagedStoreError, UnreadableError
 from pipeline.study.chain import Change, append
-from pipeline.study.database import Database, LedgerAwayError
+from pipeline.study.database import Database, LedgerAwayError, NoLedgerError
 from pipeline.study.file_system import Mount, check_local, file_system_of, mounts
 from pipeline.study.ledger import Ledger
 from pipeline.study.tables import metadata
@@ -142,3 +143,34 @@ def test_a_file_that_is_no_database_is_refused(tmp_path):
     (tmp_path / "a.db").write_bytes(b"no database at all" * 100)
     with pytest.raises(UnreadableError, match=r"a\.db"):
         Database(f"sqlite:///{tmp_path}/a.db")
+
+
+def test_looking_makes_no_ledger(url):
+    with pytest.raises(NoLedgerError, match="there is no ledger"):
+        Database(url, make=False)
+    Database(url).close()
+    found = Database(url, make=False)
+    assert found.is_in_place()
+    found.close()
+
+
+def test_looking_makes_no_file_and_no_folder(tmp_path):
+    with pytest.raises(NoLedgerError):
+        Database(f"sqlite:///{tmp_path}/a/b.db", make=False)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_put_in_the_ledgers_place_is_seen(tmp_path):
+    database = Database(f"sqlite:///{tmp_path}/a.db")
+    shutil.copy(tmp_path / "a.db", tmp_path / "b.db")
+    assert database.is_in_place()
+    (tmp_path / "b.db").replace(tmp_path / "a.db")
+    assert not database.is_in_place()
+    (tmp_path / "a.db").unlink()
+    assert not database.is_in_place()
+    database.close()
+
+
+def test_a_server_without_the_database_is_said_in_a_sentence(postgres):
+    with pytest.raises(UnreadableError, match=r'the ledger cannot be read: database "nowhere" does not exist\.$'):
+        Database(postgres.url("nowhere"))

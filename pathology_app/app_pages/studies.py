@@ -1,0 +1,96 @@
+"""The studies of the project: all of them, or the one that the link names."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from pathology_app import study_rows
+from pathology_app.app_pages import study_failures, study_overview, study_slide
+from pathology_app.app_pages.study_actions import last_said
+from pathology_app.app_pages.study_navigation import Place, current_link, go, link_button, say
+from pathology_app.study_ledger import StudyLedger, current_study_ledger
+from pathology_app.study_link import StudyLink
+from pathology_app.text import READ_ERRORS, as_markdown
+from pipeline.study.ledger import Ledger
+
+_COLUMNS = {
+    "study": st.column_config.TextColumn("Study", width=140),
+    "title": st.column_config.TextColumn("Title", width=240),
+    "state": st.column_config.TextColumn("State", width=70),
+    "slides": st.column_config.NumberColumn("Slides", width=60),
+    "done": st.column_config.NumberColumn("Done", width=60),
+    "pending": st.column_config.NumberColumn("Pending", width=70),
+    "without_result": st.column_config.NumberColumn("Without a result", width=105),
+}
+
+
+def page(worklist: st.Page) -> None:
+    """Draw what the link names; what is wrong with the ledger is one message."""
+    link = current_link()
+    _way_up(worklist, link)
+    last_said()
+    try:
+        found = current_study_ledger()
+        ledger = found.ledger()
+        if ledger is None:
+            st.info("No study has begun in this project. `gemslide study init` and `gemslide study run` begin one.")
+        elif link.study:
+            _draw(found, ledger, link)
+        else:
+            _list(ledger)
+    except READ_ERRORS as error:
+        say(error)
+
+
+def studies_link(place: Place) -> None:
+    """The way from the worklist, where the project's ledger has studies. A ledger that is away is said."""
+    try:
+        names = current_study_ledger().names()
+    except READ_ERRORS as error:
+        say(error)
+        return
+    if len(names) == 1:
+        link_button(place, f"Study {as_markdown(names[0])}", StudyLink(names[0]).query(), key="to_studies", icon=_ICON)
+    elif names:
+        link_button(place, f"Studies ({len(names)})", StudyLink("").query(), key="to_studies", icon=_ICON)
+
+
+_ICON = ":material/assignment:"
+
+
+def _draw(found: StudyLedger, ledger: Ledger, link: StudyLink) -> None:
+    if link.slide is not None:
+        study_slide.draw(found, ledger, link)
+    elif link.view == "failures":
+        study_failures.draw(found, ledger, link)
+    else:
+        study_overview.draw(found, ledger, link)
+
+
+def _way_up(worklist: st.Page, link: StudyLink) -> None:
+    """Where the page lies, and the ways up."""
+    row = st.container(horizontal=True, vertical_alignment="center", gap="medium")
+    if row.button("Worklist", icon=":material/arrow_back:", type="tertiary", key="to_worklist"):
+        st.switch_page(worklist, query_params={})
+    if link.study:
+        link_button(row, "Studies", StudyLink("").query(), key="to_studies")
+    if link.study and link.slide is not None:
+        link_button(row, f"Study {as_markdown(link.study)}", StudyLink(link.study).query(), key="to_study")
+
+
+def _list(ledger: Ledger) -> None:
+    """All studies; a click opens one."""
+    st.header("Studies", anchor=False)
+    studies = ledger.studies()
+    event = st.dataframe(
+        study_rows.study_rows(studies),
+        column_config=_COLUMNS,
+        hide_index=True,
+        on_select="rerun",
+        selection_mode="single-cell",
+        key="studies",
+    )
+    st.caption("Click a row to open the study.")
+    if event.selection.cells:
+        row_index, _ = event.selection.cells[0]
+        go(StudyLink(studies[row_index][0].study_id).query())

@@ -1,0 +1,80 @@
+"""Slides that ended without a result, by code: how many, why, what to do, and another chance for them."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from pathology_app import study_rows
+from pathology_app.app_pages.study_actions import Chosen, retry_form
+from pathology_app.app_pages.study_heading import draw_heading
+from pathology_app.app_pages.study_navigation import clicked, go, nearest_page, page_buttons
+from pathology_app.study_ledger import StudyLedger
+from pathology_app.study_link import SLIDES_PER_PAGE, StudyLink
+from pathology_app.text import as_markdown
+from pathology_app.tiles.cache import current_cache
+from pipeline.study.failures import Failures, failures_of
+from pipeline.study.ledger import Ledger
+from pipeline.study.search import SlideSearch, find_slides
+
+_COLUMNS = {
+    "slide": st.column_config.TextColumn("Slide", width=150),
+    "reason": st.column_config.TextColumn("Reason", width=560),
+    "at": st.column_config.TextColumn("Ended at", width=190),
+    "site": st.column_config.TextColumn("Site", width=110),
+    "scanner": st.column_config.TextColumn("Scanner", width=140),
+    "ended": st.column_config.TextColumn("Ended (UTC)", width=150),
+}
+
+
+def draw(found: StudyLedger, ledger: Ledger, link: StudyLink) -> None:
+    """Draw the failures of the study that the link names, or one group of them. Raises: as the ledger."""
+    row = ledger.study(link.study)
+    draw_heading(found, ledger, row, link, found.progress(ledger, link.study).counts)
+    groups = failures_of(ledger, link.study)
+    if not groups:
+        st.info("No slide has ended without a result.")
+    chosen = next((each for each in groups if (each.state, each.code) == (link.state, link.code)), None)
+    if chosen:
+        _group(found, ledger, link, chosen)
+        return
+    for each in groups:
+        with st.container(border=True):
+            _about(each)
+            if st.button("Show the slides, retry", key=f"open {each.state} {each.code}"):
+                go(StudyLink(link.study, "failures", state=each.state, code=each.code).query())
+
+
+def _about(group: Failures) -> None:
+    """How many, the reason of one, and what to do."""
+    st.markdown(f"**{as_markdown(study_rows.failures_title(group))}**")
+    st.markdown(f"For example, {as_markdown(study_rows.failures_example(group, current_cache().project.root))}")
+    st.markdown(f"**What to do:** {group.remedy}")
+
+
+def _group(found: StudyLedger, ledger: Ledger, link: StudyLink, group: Failures) -> None:
+    """The slides of a group, to be retried: all, or those that are ticked."""
+    if st.button("All groups", icon=":material/arrow_back:", type="tertiary", key="to_groups"):
+        go(StudyLink(link.study, "failures").query())
+    _about(group)
+    wanted = SlideSearch(group.state, group.code)
+    link = nearest_page(link, group.slides)
+    page = find_slides(ledger, link.study, wanted, skip=(link.page - 1) * SLIDES_PER_PAGE, limit=SLIDES_PER_PAGE)
+    page_buttons(link, page.total, "Tick slides to retry these only; click a slide to see what was done to it.")
+    tasks = ledger.tasks(link.study, *(row.slide_id for row in page.rows))
+    shown = study_rows.slide_rows(page.rows, tasks, current_cache().project.root)
+    rows = [{name: row[name] for name in _COLUMNS} for row in shown]
+    event = st.dataframe(
+        rows,
+        column_config=_COLUMNS,
+        column_order=study_rows.filled(rows),
+        hide_index=True,
+        on_select="rerun",
+        selection_mode=["multi-row", "single-cell"],
+        key=f"failures {link.query()}",
+    )
+    if slide_id := clicked(event, page.rows):
+        go(StudyLink(link.study, slide=slide_id).query())
+    ticked = [page.rows[index].slide_id for index in event.selection.rows if index < len(page.rows)]
+    chosen = Chosen(len(ticked), slide_ids=ticked) if ticked else Chosen(page.total, state=group.state, code=group.code)
+    with st.container(border=True, width=640):
+        retry_form(found, ledger, link.study, chosen)

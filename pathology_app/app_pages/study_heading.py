@@ -1,0 +1,55 @@
+"""What stands above every view of a study: what it asks, whether it runs, what it was frozen with, and the views."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import streamlit as st
+
+from pathology_app import study_rows
+from pathology_app.app_pages.study_actions import state_form
+from pathology_app.app_pages.study_navigation import go
+from pathology_app.html_tables import SHORT_HASH
+from pathology_app.study_ledger import StudyLedger
+from pathology_app.study_link import StudyLink, View
+from pathology_app.text import as_markdown
+from pipeline.study.ledger import Counts, Ledger, StudyRow
+
+
+def draw_heading(found: StudyLedger, ledger: Ledger, row: StudyRow, link: StudyLink, counts: Counts) -> None:
+    """Draw it."""
+    title, question = study_rows.about(row)
+    words, action = st.columns([5, 1], vertical_alignment="top")
+    with words:
+        st.markdown(f"#### {as_markdown(title or row.study_id)}")
+        if question:
+            st.markdown(as_markdown(question))
+        st.caption(_facts(row, counts), help=f"SHA-256 of the protocol: {as_markdown(row.protocol_sha256)}")
+    with action.container(horizontal=True, horizontal_alignment="right"):
+        if not counts.is_over:
+            state_form(found, ledger, row)
+    _views(link, counts)
+
+
+def _facts(row: StudyRow, counts: Counts) -> str:
+    state, colour = row.state, "green" if row.state == "running" else "orange"
+    if counts.is_over:
+        state, colour = "every slide has ended", "blue"
+    frozen = f"protocol version {row.version}, SHA-256 {row.protocol_sha256[:SHORT_HASH]}…"
+    return f":{colour}-badge[{state}] &nbsp; study {as_markdown(row.study_id)} · {as_markdown(frozen)}"
+
+
+def _views(link: StudyLink, counts: Counts) -> None:
+    """The views of the study; the link says which is shown, so that the browser's Back changes it."""
+    words = {"overview": "Overview", "failures": f"Without a result ({study_rows.without_result(counts):,})"}
+    view = st.segmented_control(
+        "View",
+        get_args(View),
+        default=link.view,
+        format_func=lambda each: words[each],
+        required=True,
+        key=f"study_view {link.view}",
+        label_visibility="collapsed",
+    )
+    if view != link.view:
+        go(StudyLink(link.study, view).query())

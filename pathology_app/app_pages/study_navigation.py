@@ -1,0 +1,63 @@
+"""Ways from one study page to another. Each sets the link in the browser, so that its Back leads back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import streamlit as st
+
+from pathology_app.study_link import SLIDES_PER_PAGE, StudyLink
+from pathology_app.text import as_markdown, message_of
+from pathology_app.tiles.cache import current_cache
+
+Place = st.delta_generator.DeltaGenerator
+
+
+def current_link() -> StudyLink:
+    """What the browser's link names now."""
+    return StudyLink.of(st.query_params.to_dict())
+
+
+def go(query: Mapping[str, str]) -> None:
+    """Leave for what a link's query names."""
+    st.query_params.from_dict(query)
+    st.rerun()
+
+
+def link_button(place: Place, label: str, query: Mapping[str, str], *, key: str, icon: str | None = None) -> None:
+    """A button that leads to another page; its label is Markdown."""
+    if place.button(label, key=key, icon=icon, type="tertiary"):
+        go(query)
+
+
+def clicked(event: Any, rows: Sequence[Any]) -> str | None:
+    """The slide whose row was clicked on in a table of `rows`; None where none was, or it is there no more."""
+    cells = event.selection.cells
+    return rows[cells[0][0]].slide_id if cells and cells[0][0] < len(rows) else None
+
+
+def say(error: Exception) -> None:
+    """What is wrong, in one message without folders of this computer."""
+    st.error(as_markdown(message_of(error, current_cache().project.root)))
+
+
+def nearest_page(link: StudyLink, total: int) -> StudyLink:
+    """The link, to the last page there is where it names one beyond."""
+    return link.to(page=min(link.page, max(1, -(-total // SLIDES_PER_PAGE))))
+
+
+def page_buttons(link: StudyLink, total: int, hint: str) -> None:
+    """Say which of the slides found are listed, and the way to the others.
+
+    Args:
+        hint: what can be done with the list.
+    """
+    pages, first = max(1, -(-total // SLIDES_PER_PAGE)), (link.page - 1) * SLIDES_PER_PAGE
+    row = st.container(horizontal=True, vertical_alignment="center")
+    listed = f"{first + 1:,} to {min(first + SLIDES_PER_PAGE, total):,} of " if pages > 1 else ""
+    row.caption(f"{listed}{total:,} {'slide' if total == 1 else 'slides'}. {hint}")
+    if pages > 1:
+        for label, to in (("Previous", link.page - 1), ("Next", link.page + 1)):
+            if row.button(label, key=f"list_{label}", disabled=not 1 <= to <= pages):
+                go(link.to(page=to).query())

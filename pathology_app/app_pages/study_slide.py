@@ -1,0 +1,76 @@
+"""One slide of a study: its stages, why it ended, and every entry of the log about it."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import streamlit as st
+
+from pathology_app import html_tables, study_rows
+from pathology_app.app_pages.study_actions import Chosen, retry_form
+from pathology_app.app_pages.study_navigation import Place, go, link_button, say
+from pathology_app.study_ledger import StudyLedger
+from pathology_app.study_link import StudyLink
+from pathology_app.text import READ_ERRORS, as_markdown, without_folders
+from pathology_app.tiles.cache import current_cache
+from pipeline.study.ledger import Ledger
+from pipeline.study.remedies import remedy_of
+from pipeline.study.retries import MAY_BE_RETRIED
+from pipeline.study.rows import slide_subject, task_subject
+from training.foundation.names import is_name
+
+ENTRIES_SHOWN = 50
+REFRESH_S = 5.0
+
+
+def draw(found: StudyLedger, ledger: Ledger, link: StudyLink) -> None:
+    """Draw the slide that the link names. Raises: as the ledger; BadManifestError: no such slide."""
+    row = ledger.slide(link.study, link.slide or "")
+    words, action = st.columns([5, 1], vertical_alignment="top")
+    words.markdown(f"#### Slide {as_markdown(row.slide_id)}")
+    _viewer_button(action, row.slide_id, link)
+    st.html(html_tables.facts(study_rows.slide_facts(row)))
+    if row.message:
+        st.markdown(f"**Reason:** {as_markdown(without_folders(row.message, current_cache().project.root))}")
+    if row.state in MAY_BE_RETRIED:
+        st.markdown(f"**What to do:** {remedy_of(row.code)}")
+        with st.popover("Retry …", icon=":material/replay:"):
+            retry_form(found, ledger, link.study, Chosen(1, slide_ids=[row.slide_id]))
+    every_s = REFRESH_S if row.state == "pending" else None
+    st.fragment(_live, run_every=every_s)(found, link, row.slide_id, row.message)
+
+
+def _viewer_button(place: Place, slide_id: str, link: StudyLink) -> None:
+    """The way to the viewer, where the slide has a store."""
+    project = current_cache().project
+    if is_name(slide_id) and os.path.lexists(project.store_path(slide_id) / "zarr.json"):
+        query = {**link.query(), "slide": slide_id}
+        place = place.container(horizontal=True, horizontal_alignment="right")
+        link_button(place, "Open in the viewer", query, key="to_viewer", icon=":material/biotech:")
+
+
+def _live(found: StudyLedger, link: StudyLink, slide_id: str, said: str | None) -> None:
+    """What changes while workers are at the slide."""
+    try:
+        ledger = found.ledger()
+        if ledger is not None:
+            tasks = ledger.tasks(link.study, slide_id)
+            stages = study_rows.stages_html(tasks, current_cache().project.root, said=said)
+            st.html(html_tables.beside({"Stages": stages}))
+            _history(ledger, link, slide_id, [task.stage for task in tasks])
+    except READ_ERRORS as error:
+        say(error)
+
+
+def _history(ledger: Ledger, link: StudyLink, slide_id: str, stages: list[Any]) -> None:
+    """A part of the log, newest last, with the way to what came before."""
+    subjects = [slide_subject(slide_id), *(task_subject(slide_id, stage) for stage in stages)]
+    entries = ledger.history(link.study, *subjects, newest=ENTRIES_SHOWN + 1, before=link.before)
+    shown = entries[-ENTRIES_SHOWN:]
+    st.html(html_tables.beside({"Log, newest last": study_rows.history_html(shown, label="Log of the slide")}))
+    buttons = st.container(horizontal=True)
+    if len(entries) > len(shown) and buttons.button("Earlier entries", key="earlier"):
+        go(link.to(before=shown[0].seq).query())
+    if link.before is not None and buttons.button("Newest entries", key="newest"):
+        go(link.to(before=None).query())

@@ -1,0 +1,45 @@
+"""Who acts in the web app, and why, as the log of a study has it.
+
+The app lets in whoever has its link and knows no names. So people type theirs, and the log says that the web app took
+it, and which user of the system it runs as: nobody has checked the name.
+"""
+
+from __future__ import annotations
+
+from pipeline.errors import GemslideError
+from pipeline.study.study import actor_here
+
+MAX_NAME, MAX_REASON = 80, 1000
+
+
+class IncompleteError(GemslideError):
+    """A form was sent without what it asks for."""
+
+    code = "incomplete"
+
+
+def actor_text(name: str) -> str:
+    """Who the log names: "Ada Lovelace (web app, pathology)".
+
+    Raises:
+        IncompleteError: no name, or one that cannot be printed.
+    """
+    return f"{_checked(name, MAX_NAME, 'Type your name: the log says who did it.')} (web app, {actor_here():.60})"
+
+
+def reason_text(why: str) -> str:
+    """The reason as the log takes it.
+
+    Raises:
+        IncompleteError: none, or one that cannot be printed.
+    """
+    return _checked(why, MAX_REASON, "Give the reason: the log says why it was done.")
+
+
+def _checked(text: str, longest: int, missing: str) -> str:
+    text = " ".join(text.split())
+    if not text:
+        raise IncompleteError(missing)
+    if len(text) > longest or not text.isprintable():
+        raise IncompleteError(f"At most {longest} characters, and only such that can be printed: {text:.80}")
+    return text

@@ -1,0 +1,132 @@
+"""The ledger of the project's studies, opened once for everybody who looks, and never made by looking.
+
+What takes long is remembered for twenty times as long as it took: however many look, a study of a hundred thousand
+slides costs them a twentieth of one core.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from pathology_app.tiles.cache import current_cache
+from pipeline.errors import GemslideError
+from pipeline.project import Project
+from pipeline.study.ledger import Ledger
+from pipeline.study.progress import Progress, progress_of
+from pipeline.study.study import find_ledger
+
+ANSWER_S = 10.0
+"""A database that takes longer for one answer is away."""
+_REST = 20
+_LONGEST_REST_S = 30.0
+
+Answer = TypeVar("Answer")
+
+
+class Remembered(Generic[Answer]):
+    """An answer, or the error that came in its place, and since when."""
+
+    def __init__(self, ask: Callable[[], Answer], *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._ask, self._clock = ask, clock
+        self._lock = threading.Lock()
+        self._answer: Answer | GemslideError
+        self._until = float("-inf")
+
+    def get(self) -> Answer:
+        """Raises: what the question raises."""
+        with self._lock:
+            start = self._clock()
+            if start >= self._until:
+                self._answer = self._asked()
+                end = self._clock()
+                self._until = end + min(_REST * (end - start), _LONGEST_REST_S)
+            if isinstance(self._answer, GemslideError):
+                raise type(self._answer)(str(self._answer))
+            return self._answer
+
+    def forget(self) -> None:
+        self._until = float("-inf")
+
+    def _asked(self) -> Answer | GemslideError:
+        try:
+            return self._ask()
+        except GemslideError as error:
+            return error
+
+
+class StudyLedger:
+    """The ledger of one project, for every page and session of this process."""
+
+    def __init__(self, project: Project) -> None:
+        self._project = project
+        self._lock = threading.Lock()
+        self._opened: Ledger | None = None
+        self._opening = Remembered(lambda: find_ledger(project, answer_s=ANSWER_S))
+        self._names = Remembered(self._ask_names)
+        self._progress: dict[str, Remembered[Progress]] = {}
+
+    def ledger(self) -> Ledger | None:
+        """The ledger; None where the project has none.
+
+        Raises:
+            GemslideError: it is away, damaged, or the project's settings cannot be read. OSError: its folder cannot.
+        """
+        with self._lock:
+            if self._opened is None or not self._opened.database.is_in_place():
+                self._close()
+                self._opened = self._opening.get()
+            return self._opened
+
+    def names(self) -> list[str]:
+        """Names of all studies. Raises: as `ledger`."""
+        return self._names.get()
+
+    def progress(self, ledger: Ledger, study_id: str) -> Progress:
+        """How far a study is that exists. Raises: as `ledger`."""
+        with self._lock:
+            if study_id not in self._progress:
+                self._progress[study_id] = Remembered(lambda: progress_of(ledger, study_id))
+            remembered = self._progress[study_id]
+        return remembered.get()
+
+    def forget(self) -> None:
+        """After a change: whoever asks next gets a new answer."""
+        with self._lock:
+            self._names.forget()
+            self._progress.clear()
+
+    def close(self) -> None:
+        """Close the connections; the next use opens them again."""
+        with self._lock:
+            self._close()
+
+    def _close(self) -> None:
+        if self._opened is not None:
+            self._opened.database.close()
+            self._opened = None
+        self._opening.forget()
+        self._progress.clear()
+
+    def _ask_names(self) -> list[str]:
+        ledger = self.ledger()
+        return ledger.study_ids() if ledger else []
+
+
+_SHARED: dict[Path, StudyLedger] = {}
+"""By project folder; one, in a process that serves one project."""
+
+
+def current_study_ledger() -> StudyLedger:
+    """The ledger of the project that this process serves."""
+    project = current_cache().project
+    return _SHARED.setdefault(project.root, StudyLedger(project))
+
+
+def close_study_ledgers() -> None:
+    """Close what is open, when the process ends."""
+    while _SHARED:
+        _SHARED.popitem()[1].close()

@@ -1,0 +1,68 @@
+"""Looking for slides of a study, a page at a time: by state, by code, by part of a name.
+
+The database does the work, so that a page of a hundred thousand slides takes no longer than one of a hundred.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, Row, func, select
+
+from pipeline.study.ledger import Ledger, found
+from pipeline.study.tables import slide
+
+MAX_WORDS, MAX_WORD = 8, 64
+"""Of a search; no slide's name is longer than a word may be."""
+NO_CODE = ""
+"""Stands for slides that have no code."""
+
+
+@dataclass(frozen=True)
+class SlideSearch:
+    """Which slides are meant.
+
+    Attributes:
+        state: the state they are in; None: any.
+        code: the code they ended with; None: any; `NO_CODE`: without one.
+        text: every word of it is part of the slide's name, whatever the case.
+    """
+
+    state: str | None = None
+    code: str | None = None
+    text: str = ""
+
+    def conditions(self, study_id: str) -> list[ColumnElement[bool]]:
+        """What is true of their rows."""
+        conditions = [slide.c.study_id == study_id]
+        if self.state is not None:
+            conditions.append(slide.c.state == self.state)
+        if self.code is not None:
+            conditions.append(slide.c.code == self.code if self.code else slide.c.code.is_(None))
+        words = self.text.replace("\0", " ").split()[:MAX_WORDS]
+        return conditions + [slide.c.slide_id.icontains(word[:MAX_WORD], autoescape=True) for word in words]
+
+
+@dataclass(frozen=True)
+class FoundSlides:
+    """Some of the slides that a search found, in the manifest's order."""
+
+    rows: Sequence[Row[Any]]
+    total: int
+    """How many it found in all."""
+
+
+def find_slides(ledger: Ledger, study_id: str, wanted: SlideSearch, *, skip: int = 0, limit: int = 50) -> FoundSlides:
+    """A page of the slides that are meant.
+
+    Raises:
+        BadManifestError: no such study.
+    """
+    conditions = wanted.conditions(study_id)
+    page = select(slide).where(*conditions).order_by(slide.c.ordinal).offset(skip).limit(limit)
+    with ledger.database.read() as connection:
+        found(connection, study_id)
+        total = connection.scalar(select(func.count()).select_from(slide).where(*conditions))
+        return FoundSlides(connection.execute(page).all(), int(total or 0))

@@ -1,0 +1,34 @@
+"""The app's pages without a browser (streamlit's AppTest)."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from streamlit.components.v2 import manifest_scanner
+from streamlit.testing.v1 import AppTest
+
+import pathology_app
+from pipeline.units import RESEARCH_USE
+
+# Every run of an AppTest reads what all installed packages say of themselves: four fifths of its time.
+manifest_scanner.scan_component_manifests = cache(manifest_scanner.scan_component_manifests)
+
+MAIN = Path(pathology_app.__file__).with_name("main.py")
+
+
+def open_page(**query: str) -> AppTest:
+    page = AppTest.from_file(str(MAIN), default_timeout=30)
+    for name, value in query.items():
+        page.query_params[name] = value
+    page.run()
+    assert not page.exception
+    assert any(RESEARCH_USE in text.value for text in page.markdown)
+    return page
+
+
+def said(element: Any) -> str:
+    """What a reader sees of Markdown that is all escaped."""
+    return re.sub(r"\\(.)", r"\1", element.value).replace("\u2060", "")
