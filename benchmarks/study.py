@@ -4,9 +4,9 @@
 
 Stages do nothing here. `overhead`: one worker takes and ends tasks; milliseconds for each, median of rounds, in SQLite
 and in a PostgreSQL of Debian's package, in turns. `throughput`: eight worker processes at once; tasks a second, and how
-many were lost or done twice. `large`: a study of 100,000 slides with a million entries in its log; seconds for
-`status`, a page of slides, and `verify`. Prints a JSON line per measure; the committed ones are in
-benchmarks/results/study.jsonl.
+many were lost or done twice. `large`: a study of 100,000 slides with a million entries in its log; seconds for what
+`status` and a page of the web app ask, for all tables of a report, and for `verify`. Prints a JSON line per measure;
+the committed ones are in benchmarks/results/study.jsonl, beside those of benchmarks/study_pool.py.
 """
 
 from __future__ import annotations
@@ -25,13 +25,19 @@ from typing import Any
 
 from sqlalchemy import func, select
 
+from benchmarks.large_study import begin, end_all
 from benchmarks.machine import circumstances
 from pipeline.study.chain import Change, append
 from pipeline.study.database import Database
+from pipeline.study.failures import failures_of
 from pipeline.study.leases import Ended, Leases, Limits
 from pipeline.study.ledger import Ledger, NewSlide
 from pipeline.study.owner import this_process
 from pipeline.study.progress import progress_of
+from pipeline.study.report.compose import sections_of
+from pipeline.study.report.facts import gather
+from pipeline.study.search import SlideSearch, find_slides
+from pipeline.study.study import Study
 from pipeline.study.tables import audit
 from pipeline.study.verify import verify_log
 from tests.postgres import Postgres
@@ -116,17 +122,44 @@ def large(server: Postgres, folder: Path) -> dict[str, Any]:
     found = {}
     for kind, url in databases(server, folder, "large").items():
         with Ledger(Database(url)) as ledger:
-            begin_s = _timed(lambda ledger=ledger: _begin(ledger, "s", LARGE))
+            start = time.perf_counter()
+            study = begin(ledger, folder / kind, LARGE)
+            begin_s = time.perf_counter() - start
             _fill_log(ledger)
+            verify_s = _timed(lambda ledger=ledger: _verified(ledger))
+            end_all(ledger, LARGE)
             found[kind] = {
-                "begin, s": begin_s,
-                "status, s": _timed(lambda ledger=ledger: progress_of(ledger, "s")),
-                "page of slides, s": _timed(lambda ledger=ledger: ledger.slides("s", after=LARGE // 2, limit=PAGE)),
-                "verify, s": _timed(lambda ledger=ledger: _verified(ledger)),
+                "begin, s": round(begin_s, 3),
+                "status, s": _timed(lambda ledger=ledger: (progress_of(ledger, "s"), failures_of(ledger, "s"))),
+                **{f"page of slides, {of}, s": _timed(page) for of, page in _pages(ledger).items()},
+                "report's tables, s": _timed(lambda study=study: _tables(study)),
+                "verify, s": verify_s,
                 "slides": LARGE,
                 "entries": _entries(ledger),
             }
     return found
+
+
+def _pages(ledger: Ledger) -> dict[str, Callable[[], object]]:
+    """What the web app asks for a page of its list: which slides, and how many there are in all."""
+    middle = LARGE // 2
+    searches = {
+        "first": (SlideSearch(), 0),
+        "in the middle": (SlideSearch(), middle),
+        "of one state": (SlideSearch(state="unreadable"), 0),
+        "by a part of the name": (SlideSearch(text="77"), 0),
+    }
+    return {
+        of: lambda wanted=wanted, skip=skip: find_slides(ledger, "s", wanted, skip=skip, limit=PAGE)
+        for of, (wanted, skip) in searches.items()
+    }
+
+
+def _tables(study: Study) -> None:
+    """Everything of a report but its page, and the verification of the log that comes first."""
+    for section in sections_of(gather(study), verified=""):
+        for table in section.tables:
+            table.as_csv()
 
 
 def _begin(ledger: Ledger, study_id: str, slides: int) -> None:

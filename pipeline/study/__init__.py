@@ -14,7 +14,7 @@ __all__, __getattr__ = public_names(
         "leases": "Ended Lease",
         "ledger": "Counts Ledger StudyRow",
         "local_pool": "LocalPool worker_command workers_that_fit",
-        "patience": "AWAY_S patiently",
+        "patience": "patiently",
         "priorities": "prioritize",
         "privacy.export": "export_study",
         "privacy.keyed": "open_pseudonym_key",

@@ -25,7 +25,7 @@ def patiently(
     """What the ledger answers, as soon as its database does.
 
     Args:
-        said: called once with the reason, if there is something to wait for.
+        said: called once with what is waited for, and for how long; not at all where the ledger answers.
         rest: called with the seconds to wait before the next attempt.
 
     Raises:
@@ -40,6 +40,6 @@ def patiently(
             if time.monotonic() > give_up:
                 raise
             if not has_said:
-                said(str(error))
+                said(f"{error} Waiting for it, {AWAY_S / 60:.0f} minutes at most.")
                 has_said = True
             rest(_REST_S)

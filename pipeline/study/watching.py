@@ -20,7 +20,7 @@ class Watching:
     """A study, watched from now on, also while its database is away for some time.
 
     Args:
-        said: called with the reason where there is something to wait for.
+        said: called with what is waited for, where there is something to wait for.
 
     Raises:
         BadManifestError: no such study.

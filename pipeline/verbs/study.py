@@ -25,7 +25,7 @@ from pipeline.study.amendments import amend
 from pipeline.study.failures import failures_of
 from pipeline.study.leases import Ended, Lease
 from pipeline.study.ledger import Ledger
-from pipeline.study.patience import AWAY_S, patiently
+from pipeline.study.patience import patiently
 from pipeline.study.priorities import prioritize
 from pipeline.study.progress import Progress, progress_of
 from pipeline.study.protocol import AboutStudy, new_protocol
@@ -63,12 +63,8 @@ def opened(project_dir: Path, *, as_json: bool = False, wait: bool = False) -> I
     """
     with report_errors(as_json=as_json):
         project = open_project(project_dir)
-        with patiently(lambda: open_ledger(project), said=_say_wait) if wait else open_ledger(project) as ledger:
+        with patiently(lambda: open_ledger(project), said=_tell) if wait else open_ledger(project) as ledger:
             yield project, ledger
-
-
-def _say_wait(why: str) -> None:
-    typer.echo(f"{why} Waiting for it, {AWAY_S / 60:.0f} minutes at most.", err=True)
 
 
 def run_study(study_id: str, project_dir: Path, *, on: str, workers: int | None, devices: str, as_json: bool) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from pipeline.study.remedies import remedy_of
 from pipeline.study.report.facts import Facts, text_of
 from pipeline.study.report.table import Cell, Table
 from pipeline.study.tables import SLIDE_STATES
@@ -88,9 +89,10 @@ def failure_tables(facts: Facts) -> list[Table]:
     cells = [[text_of(value) for value in ended[name]] for name in ("slide_id", "state", "code", "message")]
     each: list[Row] = list(zip(*cells, strict=True))
     by_code = Counter((row[1], row[2]) for row in each)
-    counts: list[Row] = [(*key, number) for key, number in by_code.most_common()]
+    counts: list[Row] = [(*key, number, remedy_of(text_of(key[1]))) for key, number in by_code.most_common()]
+    columns = ("state", "code", "slides", "what to do")
     return [
-        Table("failures_by_code", "Slides without a result, by reason", ("state", "code", "slides"), counts),
+        Table("failures_by_code", "Slides without a result, by reason", columns, counts),
         Table("failures", "Slides without a result", ("slide", "state", "code", "what was said"), each),
     ]
 

@@ -24,6 +24,7 @@ from pipeline.study.owner import this_process
 from pipeline.study.protocol import Protocol, study_dir
 from pipeline.study.reading_order import lay_out
 from pipeline.study.readings import Readings
+from pipeline.study.remedies import remedy_of
 from pipeline.study.report.cases import cases_of
 from pipeline.study.report.endpoints import result_of
 from pipeline.study.report.facts import gather
@@ -196,6 +197,8 @@ def test_a_report_is_one_page_a_pdf_and_tables_and_stands_in_the_log(ledger, tmp
     assert len(tables["slides"]) == 33
     assert {row["met"] for row in tables["endpoints"]} <= {"yes", "no", "–"}
     assert tables["exclusions"] == [{"reason": HOSTILE, "slides": "1"}]
+    [failed] = tables["failures_by_code"]
+    assert (failed["code"], failed["what to do"]) == ("unreadable", remedy_of("unreadable"))
     assert {row["stage"]: row["EUR each"] for row in tables["times"]}[f"infer {MODEL}"][:6] == "0.0333"
     assert {row["measure"] for row in tables["agreement"]} == {"Cohen’s kappa", "concordance", "Fleiss’ kappa"}
     assert {row["arm"] for row in tables["mrmc"]} == {"unassisted", "assisted", "assisted − unassisted"}
