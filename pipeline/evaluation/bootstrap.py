@@ -21,7 +21,7 @@ FEW_PATIENTS = 20
 """Below this, percentile intervals are known to be too narrow, and the report says so."""
 MIN_SHARE = 0.8
 """Of the resamples must have a measure (both classes occur, for an AUC), or there is no interval."""
-MAX_HELD = 4_000_000
+MAX_HELD = 1_000_000
 """Numbers held at a time: resamples are worked through in pieces."""
 
 _SAME = 1e-12
@@ -44,8 +44,8 @@ class Estimate:
 class Resamples:
     """How often each patient was drawn, and whose each item (tile, slide) is."""
 
-    counts_rp: Values
-    """float64 (resamples, patients); no rows where there are too few patients for intervals."""
+    counts_rp: NDArray[np.unsignedinteger]
+    """(resamples, patients); no rows where there are too few patients for intervals."""
     patient_of: NDArray[np.int64]
     """Column of each item's patient."""
 
@@ -57,11 +57,8 @@ class Resamples:
             patients: the patient of each item.
         """
         names, patient_of = np.unique(np.asarray(patients, dtype=str), return_inverse=True)
-        number = len(names)
-        drawn = resamples if number >= FEWEST_PATIENTS else 0
-        shares = np.full(max(number, 1), 1 / max(number, 1))
-        counts = np.random.default_rng(seed).multinomial(number, shares, size=drawn)
-        return cls(counts.astype(np.float64).reshape(drawn, max(number, 1)), patient_of.astype(np.int64))
+        drawn = _drawn(len(names), resamples if len(names) >= FEWEST_PATIENTS else 0, seed)
+        return cls(drawn, patient_of.astype(np.int64))
 
     @property
     def num_patients(self) -> int:
@@ -70,7 +67,8 @@ class Resamples:
     def pieces(self, width: int) -> list[Values]:
         """The counts in pieces, so that (resamples × `width`) numbers fit into memory."""
         rows = max(1, MAX_HELD // max(width, 1))
-        return [self.counts_rp[start : start + rows] for start in range(0, len(self.counts_rp), rows)]
+        starts = range(0, len(self.counts_rp), rows)
+        return [self.counts_rp[start : start + rows].astype(np.float64) for start in starts]
 
     def sum_by_patient(self, values: NDArray[np.number]) -> Values:
         """Sums of the items' values for each patient: (patients, …) of (items, …)."""
@@ -81,7 +79,35 @@ class Resamples:
 
     def totals(self, by_patient: Values) -> Values:
         """Sums over the drawn patients, (resamples, …), of sums by patient, (patients, …)."""
-        return np.tensordot(self.counts_rp, by_patient, axes=1)
+        pieces = [np.tensordot(piece, by_patient, axes=1) for piece in self.pieces(self.counts_rp.shape[1])]
+        return np.concatenate(pieces) if pieces else np.zeros((0, *by_patient.shape[1:]))
+
+
+class Draws:
+    """Resamples of several sets of items, drawn anew only where the number of patients is another than before.
+
+    As many patients are drawn in the same way by the same seed, whoever they are.
+    """
+
+    def __init__(self, resamples: int, seed: int) -> None:
+        self._resamples, self._seed = resamples, seed
+        self._last: Resamples | None = None
+
+    def of(self, patients: NDArray[np.str_]) -> Resamples:
+        """As `Resamples.draw` has it."""
+        names, patient_of = np.unique(patients, return_inverse=True)
+        if self._last is None or self._last.counts_rp.shape[1] != max(len(names), 1):
+            self._last = Resamples.draw(patients, resamples=self._resamples, seed=self._seed)
+        return Resamples(self._last.counts_rp, patient_of.astype(np.int64))
+
+
+def _drawn(patients: int, resamples: int, seed: int) -> NDArray[np.unsignedinteger]:
+    """How often each patient is drawn, (resamples, patients)."""
+    random = np.random.default_rng(seed)
+    counts = np.zeros((resamples, max(patients, 1)), np.uint16 if patients < 2**16 else np.uint32)
+    for row in counts:
+        row[:] = np.bincount(random.integers(0, patients, patients), minlength=patients)
+    return counts
 
 
 def estimate(value: float | None, resampled: Values) -> Estimate:

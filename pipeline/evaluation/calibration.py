@@ -49,7 +49,7 @@ def equal_mass_bins(probabilities: Values, bins: int) -> NDArray[np.int64]:
     return np.asarray(np.unique(number, return_inverse=True)[1], np.int64)
 
 
-def calibration(
+def calibration_of(
     truth: NDArray[np.bool_], probabilities: NDArray[np.floating], resamples: Resamples, *, bins: int
 ) -> Calibration:
     """Calibration of probabilities, with intervals by patient. The bins stay those of the data.

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 
 from pipeline.evaluation.calibration import HISTOGRAM_BINS, Calibration
 from pipeline.evaluation.froc import FALSE_POSITIVES_PER_SLIDE, Froc
-from pipeline.evaluation.one_class import AUPRC, AUROC, ClassResult, Curve
+from pipeline.evaluation.one_class import AUPRC, AUROC, ClassResult, Curve, NamedCurve
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Okabe & Ito's palette."""
@@ -33,16 +33,16 @@ DrawStyle = Literal["default", "steps-pre"]
 _NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
 
 
-def roc_figure(results: Sequence[ClassResult]) -> str:
+def roc_figure(curves: Sequence[NamedCurve]) -> str:
     """ROC curves with pointwise bands."""
 
     def draw(axes: Axes) -> None:
         axes.plot((0, 1), (0, 1), color="0.6", linewidth=0.8, linestyle=(0, (2, 2)))
-        for index, result in enumerate(results):
-            _curve(axes, index, result.roc, f"{result.class_name} ({_number(result.measures[AUROC].value)})")
+        for index, each in enumerate(curves):
+            _curve(axes, index, each.curve, f"{each.class_name} ({_number(each.area)})")
         axes.set(xlabel="1 − specificity", ylabel="sensitivity")
 
-    return _square(draw, legend=f"class ({AUROC})", entries=len(results))
+    return _square(draw, legend=f"class ({AUROC})", entries=len(curves))
 
 
 def precision_recall_figure(results: Sequence[ClassResult]) -> str:

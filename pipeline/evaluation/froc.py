@@ -108,7 +108,9 @@ def froc(
     if curve is None:
         return None
     drawn = Resamples.draw([slide.patient for slide in slides], resamples=resamples, seed=seed)
-    at = np.array([sensitivities(froc_curve(slides, row[drawn.patient_of])) for row in drawn.counts_rp])
+    at = np.array(
+        [sensitivities(froc_curve(slides, row[drawn.patient_of].astype(np.float64))) for row in drawn.counts_rp]
+    )
     at = at.reshape(-1, len(FALSE_POSITIVES_PER_SLIDE))
     values = sensitivities(curve)
     return Froc(

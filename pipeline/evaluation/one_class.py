@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from pipeline.evaluation.bootstrap import Estimate, Resamples, Values, band, estimate
-from pipeline.evaluation.calibration import Calibration, calibration
+from pipeline.evaluation.calibration import Calibration, calibration_of
 from pipeline.evaluation.decision_curve import DecisionCurve, decision_curve
 from pipeline.evaluation.delong import DeLongAuc, delong_auc
 from pipeline.evaluation.ranking import Counts, Ranking
+from pipeline.evaluation.resampled_roc import ResampledRoc
 
 GRID: Values = np.linspace(0, 1, 101)
 """Where the bands of curves are computed: false positive rates, or recalls."""
@@ -31,6 +32,15 @@ class Curve:
     grid: tuple[float, ...]
     low: tuple[float, ...]
     high: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class NamedCurve:
+    """A class's curve and the area under it; None where there is none."""
+
+    class_name: str
+    area: float | None
+    curve: Curve | None
 
 
 @dataclass(frozen=True)
@@ -78,11 +88,11 @@ def class_result(
     """
     scores = np.asarray(scores, np.float64)
     called = scores >= cutoffs.threshold if decided is None else decided
-    ranking = Ranking(truth, scores, resamples)
+    ranking, rocs = Ranking(truth, scores, resamples), ResampledRoc(truth, scores, resamples)
     both = bool(truth.any() and not truth.all())
     resampled = _resampled(ranking, cutoffs.specificities) if both else {}
     measures = {
-        AUROC: estimate(auroc(truth, scores), resampled.get(AUROC, _NONE)),
+        AUROC: estimate(auroc(truth, scores), rocs.aucs()),
         AUPRC: estimate(float(average_precision_score(truth, scores)) if both else None, resampled.get(AUPRC, _NONE)),
         "prevalence": _share(truth, np.ones(len(truth), bool), resamples),
         "sensitivity": _share(called, truth, resamples),
@@ -94,7 +104,7 @@ def class_result(
     for specificity in cutoffs.specificities:
         name = sensitivity_name(specificity)
         measures[name] = estimate(_single(whole.sensitivity_at(specificity)), resampled.get(name, _NONE))
-    calibrated = calibration(truth, scores, resamples, bins=cutoffs.bins) if len(truth) else None
+    calibrated = calibration_of(truth, scores, resamples, bins=cutoffs.bins) if len(truth) else None
     if calibrated:
         measures |= {"ECE": calibrated.ece, "Brier score": calibrated.brier}
     return ClassResult(
@@ -103,7 +113,7 @@ def class_result(
         negatives=int((~truth).sum()),
         patients=resamples.num_patients,
         measures=measures,
-        roc=_roc(whole, resampled) if both else None,
+        roc=_roc(whole, rocs) if both else None,
         precision_recall=_precision_recall(whole, resampled) if both else None,
         calibration=calibrated,
         decision=decision_curve(ranking) if both else None,
@@ -126,17 +136,20 @@ def auroc(truth: NDArray[np.bool_], scores: NDArray[np.floating]) -> float | Non
 
 def auroc_resampled(truth: NDArray[np.bool_], scores: NDArray[np.floating], resamples: Resamples) -> Values:
     """The AUC in each resample, (resamples,)."""
-    ranking = Ranking(truth, np.asarray(scores, np.float64), resamples)
-    pieces = [ranking.counts(piece).auc() for piece in ranking.pieces()]
-    return np.concatenate(pieces) if pieces else _NONE
+    return ResampledRoc(truth, scores, resamples).aucs()
+
+
+def roc_with_band(truth: NDArray[np.bool_], scores: NDArray[np.floating], resamples: Resamples) -> Curve | None:
+    """The ROC curve with its band; None where one of the two sides does not occur."""
+    if truth.all() or not truth.any():
+        return None
+    return _roc(Ranking(truth, scores, resamples).counts(), ResampledRoc(truth, scores, resamples))
 
 
 def _resampled(ranking: Ranking, specificities: Sequence[float]) -> dict[str, Values]:
-    """Everything that needs the order of scores, in one pass over the resamples."""
+    """Everything else that needs the order of scores, in one pass over the resamples."""
     wanted: dict[str, Callable[[Counts], Values]] = {
-        AUROC: Counts.auc,
         AUPRC: Counts.average_precision,
-        "roc": lambda counts: counts.tpr_on(GRID),
         "precision": lambda counts: counts.precision_on(GRID),
         **{sensitivity_name(s): lambda counts, s=s: counts.sensitivity_at(s) for s in specificities},  # type: ignore[misc]
     }
@@ -163,9 +176,9 @@ def _single(values: Values) -> float | None:
     return value if np.isfinite(value) else None
 
 
-def _roc(whole: Counts, resampled: dict[str, Values]) -> Curve:
+def _roc(whole: Counts, rocs: ResampledRoc) -> Curve:
     fpr, tpr = whole.roc()
-    low, high = band(resampled.get("roc", np.zeros((0, len(GRID)))), len(GRID))
+    low, high = band(rocs.tprs(GRID), len(GRID))
     return _curve(fpr[0], tpr[0], low, high)
 
 

@@ -40,12 +40,6 @@ class Counts:
         """False and true positive rate, from (0, 0) on; NaN without negatives or positives."""
         return _rate(_from_zero(self.fp), self.negatives), _rate(_from_zero(self.tp), self.positives)
 
-    def auc(self) -> Values:
-        """Area under the ROC curve; ties count half. NaN where a class does not occur."""
-        tp, fp = _from_zero(self.tp), _from_zero(self.fp)
-        area = ((fp[:, 1:] - fp[:, :-1]) * (tp[:, 1:] + tp[:, :-1])).sum(1) / 2
-        return _divide(area, self.positives * self.negatives)
-
     def average_precision(self) -> Values:
         """Σ (R_n − R_(n−1)) P_n, as scikit-learn defines it; NaN without positives."""
         gained = np.diff(_from_zero(self.tp), axis=1)
@@ -58,11 +52,6 @@ class Counts:
         allowed = fpr <= 1 - specificity + _TOLERANCE
         best = np.where(allowed, tpr, 0.0).max(1)
         return np.where((self.positives > 0) & (self.negatives > 0), best, np.nan)
-
-    def tpr_on(self, fpr_grid: Values) -> Values:
-        """The ROC curve at given false positive rates, (resamples, points)."""
-        fpr, tpr = self.roc()
-        return np.array([np.interp(fpr_grid, x, y) for x, y in zip(fpr, tpr, strict=True)]).reshape(-1, len(fpr_grid))
 
     def precision_on(self, recall_grid: Values) -> Values:
         """Precision of the highest threshold that reaches each recall, (resamples, points)."""

@@ -18,6 +18,7 @@ from pipeline.evaluation.camelyon17 import STAGES
 from pipeline.evaluation.camelyon_files import write_candidates, write_slide_scores
 from pipeline.evaluation.froc import FALSE_POSITIVES_PER_SLIDE
 from pipeline.evaluation.level import Level
+from pipeline.evaluation.one_class import AUROC, NamedCurve
 from pipeline.evaluation.result import Evaluation
 from pipeline.evaluation.tidy import as_csv, as_json
 from pipeline.files import new_folder, write_text_atomic
@@ -106,11 +107,12 @@ def _page(project: Project, evaluation: Evaluation) -> str:
 def _shown(level: Level) -> dict[str, Any]:
     """A level with its figures, as the page shows it."""
     drawn = [result for result in level.classes if result.roc]
+    rocs = [NamedCurve(result.class_name, result.measures[AUROC].value, result.roc) for result in drawn]
     return {
         "level": level,
         "measures": list(level.classes[0].measures),
         "fewest_resamples": _fewest_resamples(level),
-        "roc": Markup(figures.roc_figure(drawn)) if drawn else None,
+        "roc": Markup(figures.roc_figure(rocs)) if rocs else None,
         "precision_recall": Markup(figures.precision_recall_figure(drawn)) if drawn else None,
         "by_class": [
             {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,16 +42,23 @@ class Cases:
         )
 
 
-def cases_of(facts: Facts, endpoint: Endpoint) -> Cases:
-    """The cases of an endpoint: slides that are done, and have a reference standard.
+def cases_of(facts: Facts, endpoints: Sequence[Endpoint]) -> dict[str, Cases]:
+    """The cases of each endpoint, by its name: slides that are done, and have a reference standard.
+
+    Endpoints of the same model and level share theirs.
 
     Raises:
         UnreadableError: no tile set, or damaged predictions. BadRecipeError: the two do not fit together.
     """
-    if endpoint.level == "tile":
-        return _tiles(facts, endpoint)
-    slides = slide_cases(facts, endpoint.model)
-    return slides if endpoint.level == "slide" else _by_patient(slides)
+    found: dict[tuple[str, str], Cases] = {}
+    for model, level in dict.fromkeys((each.model, each.level) for each in endpoints if each.level != "tile"):
+        if (model, "slide") not in found:
+            found[model, "slide"] = slide_cases(facts, model)
+        if level == "patient":
+            found[model, level] = _by_patient(found[model, "slide"])
+    return {
+        each.name: _tiles(facts, each) if each.level == "tile" else found[each.model, each.level] for each in endpoints
+    }
 
 
 def slide_cases(facts: Facts, model_id: str) -> Cases:
@@ -126,7 +134,7 @@ def groups_of(facts: Facts, cases: Cases, column: str) -> dict[str, NDArray[np.b
     Args:
         column: "site" or "scanner".
     """
-    names = facts.slides[column]
-    own = np.array([text_of(names.get(slide_id)) or NOT_KNOWN for slide_id in cases.slides], dtype=str)
-    found = sorted(set(own))
-    return {name: own == name for name in found} if len(found) > 1 else {}
+    names = facts.slides[column].to_dict()
+    own = [text_of(names.get(slide_id)) or NOT_KNOWN for slide_id in cases.slides.tolist()]
+    found, number = np.unique(np.array(own, dtype=str), return_inverse=True)
+    return {str(name): number == index for index, name in enumerate(found)} if len(found) > 1 else {}

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pipeline.evaluation.bootstrap import CONFIDENCE, FEW_PATIENTS, FEWEST_PATIENTS, Resamples
+from pipeline.evaluation.bootstrap import CONFIDENCE, FEW_PATIENTS, FEWEST_PATIENTS, Draws
+from pipeline.evaluation.calibration import calibration_of
 from pipeline.evaluation.figures import reliability_figure, roc_figure
-from pipeline.evaluation.one_class import ClassResult, Cutoffs, class_result
+from pipeline.evaluation.one_class import NamedCurve, auroc, roc_with_band
 from pipeline.run_record import versions
-from pipeline.study.protocol import Endpoint
 from pipeline.study.report.cases import Cases, cases_of, groups_of
 from pipeline.study.report.endpoints import EndpointResult, positive_index, result_of
 from pipeline.study.report.facts import Facts, text_of
@@ -79,17 +79,17 @@ def _endpoints(facts: Facts) -> list[Section]:
     protocol = facts.protocol
     if not protocol.endpoints:
         return [Section("Endpoints", ("The protocol names no endpoints.",))]
-    found = {each.name: cases_of(facts, each) for each in protocol.endpoints}
-    seed = protocol.study.seed
-    results = [result_of(each, found[each.name], protocol.analysis, seed) for each in protocol.endpoints]
+    found = cases_of(facts, protocol.endpoints)
+    draws = Draws(protocol.analysis.bootstrap, protocol.study.seed)
+    results = [result_of(each, found[each.name], protocol.analysis, draws) for each in protocol.endpoints]
     groups = [
         Section(f"Endpoints by {column}", figures=figures, tables=(table,))
         for column in ("site", "scanner")
-        for table, figures in [_by_group(facts, found, column)]
+        for table, figures in [_by_group(facts, found, draws, column)]
         if table.rows
     ]
     whole = Section("Endpoints", _how(facts, found), tables=(_endpoint_table(results), *_delong_table(results)))
-    return [whole, *groups, *_calibration(facts, found)]
+    return [whole, *groups, *_calibration(facts, found, draws)]
 
 
 def _how(facts: Facts, found: dict[str, Cases]) -> tuple[str, ...]:
@@ -143,63 +143,62 @@ def _delong_table(results: Sequence[EndpointResult]) -> list[Table]:
     return [Table("delong", "Areas by DeLong’s method", columns, rows, note=note)] if rows else []
 
 
-def _by_group(facts: Facts, found: dict[str, Cases], column: str) -> tuple[Table, tuple[Figure, ...]]:
+def _by_group(facts: Facts, found: dict[str, Cases], draws: Draws, column: str) -> tuple[Table, tuple[Figure, ...]]:
+    groups = {name: groups_of(facts, cases, column) for name, cases in found.items()}
+    results: dict[str, dict[str, EndpointResult]] = {name: {} for name in found}
+    for group in sorted({group for each in groups.values() for group in each}):  # one after the other: `draws` is kept
+        for endpoint in facts.protocol.endpoints:
+            chosen = groups[endpoint.name].get(group)
+            if chosen is not None:
+                cases = found[endpoint.name].only(chosen)
+                results[endpoint.name][group] = result_of(endpoint, cases, facts.protocol.analysis, draws)
     rows: list[Row] = []
     figures = []
     for endpoint in facts.protocol.endpoints:
-        cases = found[endpoint.name]
-        results = {
-            name: result_of(endpoint, cases.only(chosen), facts.protocol.analysis, facts.protocol.study.seed)
-            for name, chosen in groups_of(facts, cases, column).items()
-        }
-        for name, each in results.items():
+        for name, each in results[endpoint.name].items():
             limits = interval(each.estimate.low, each.estimate.high)
             rows.append((endpoint.name, name, each.cases, each.patients, each.estimate.value, limits))
-        if any(each.estimate.low is not None for each in results.values()):
-            estimates = {name: each.estimate for name, each in results.items()}
+        estimates = {name: each.estimate for name, each in results[endpoint.name].items()}
+        if any(each.low is not None for each in estimates.values()):
             figures.append(Figure(forest_figure(estimates, endpoint.at_least), f"{endpoint.name} by {column}"))
     columns = ("endpoint", column, "cases", "patients", "value", "95 % interval")
     return Table(f"endpoints_by_{column}", f"Endpoints by {column}", columns, rows), tuple(figures)
 
 
-def _calibration(facts: Facts, found: dict[str, Cases]) -> list[Section]:
+def _calibration(facts: Facts, found: dict[str, Cases], draws: Draws) -> list[Section]:
     """Curves and calibration of each model, level and positive class that an endpoint is about."""
-    seen: dict[tuple[str, str, str], tuple[Endpoint, ClassResult]] = {}
+    figures, rows, seen = [], list[Row](), set[tuple[str, str, str]]()
     for endpoint in facts.protocol.endpoints:
         cases = found[endpoint.name]
         if endpoint.measure not in ("auc", "sensitivity", "specificity") or not len(cases):
             continue
         index = positive_index(endpoint, cases.class_names)
         key = (endpoint.model, endpoint.level, cases.class_names[index])
-        if key not in seen:
-            seen[key] = (endpoint, _class_result(facts, cases, index))
-    figures = []
-    for (model, level, name), (_, result) in seen.items():
-        of = f"{name}, by {level}, {model}"
-        if result.roc:
-            figures.append(Figure(roc_figure([result]), f"ROC curve of {of}; the band is pointwise."))
-        if result.calibration:
-            figures.append(Figure(reliability_figure(result.calibration), f"Calibration of {of}."))
-    rows: list[Row] = [
-        (model, level, name, result.measures["ECE"].value, _limits(result, "ECE"), result.measures["Brier score"].value)
-        for (model, level, name), (_, result) in seen.items()
-        if result.calibration
-    ]
+        if key in seen:
+            continue
+        seen.add(key)
+        drawn, row = _class(
+            cases, index, facts.protocol.analysis.calibration_bins, draws, "{2}, by {1}, {0}".format(*key)
+        )
+        figures += drawn
+        rows.append((*key, *row))
     columns = ("model", "level", "class", "ECE", "95 % interval", "Brier score")
     table = Table("calibration", "Calibration", columns, rows)
     return [Section("Curves and calibration", figures=tuple(figures), tables=(table,))] if rows else []
 
 
-def _class_result(facts: Facts, cases: Cases, index: int) -> ClassResult:
-    analysis = facts.protocol.analysis
-    resamples = Resamples.draw(cases.patients, resamples=analysis.bootstrap, seed=facts.protocol.study.seed)
-    cutoffs = Cutoffs(analysis.threshold, (), analysis.calibration_bins)
+def _class(cases: Cases, index: int, bins: int, draws: Draws, of: str) -> tuple[list[Figure], Row]:
+    """What is drawn of a class, and its row of the table without its name."""
     truth, scores = cases.truth_nk[:, index], np.clip(cases.scores_nk[:, index], 0, 1)
-    return class_result(cases.class_names[index], truth, scores, resamples, cutoffs)
-
-
-def _limits(result: ClassResult, name: str) -> str:
-    return interval(result.measures[name].low, result.measures[name].high)
+    resamples = draws.of(cases.patients)
+    curve = roc_with_band(truth, scores, resamples)
+    calibrated = calibration_of(truth, scores, resamples, bins=bins)
+    figures = [Figure(reliability_figure(calibrated), f"Calibration of {of}.")]
+    if curve is not None:
+        named = NamedCurve(cases.class_names[index], auroc(truth, scores), curve)
+        figures.insert(0, Figure(roc_figure([named]), f"ROC curve of {of}; the band is pointwise."))
+    ece = calibrated.ece
+    return figures, (ece.value, interval(ece.low, ece.high), calibrated.brier.value)
 
 
 def _failures(facts: Facts) -> Section:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.errors import BadRecipeError
-from pipeline.evaluation.bootstrap import Estimate, Resamples, Values, estimate
+from pipeline.evaluation.bootstrap import Draws, Estimate, Resamples, Values, estimate
 from pipeline.evaluation.delong import DeLongAuc, delong_auc
 from pipeline.evaluation.metrics import decide
 from pipeline.evaluation.one_class import auroc, auroc_resampled
@@ -39,13 +39,13 @@ class EndpointResult:
         return self.estimate.low >= self.endpoint.at_least
 
 
-def result_of(endpoint: Endpoint, cases: Cases, analysis: Analysis, seed: int) -> EndpointResult:
+def result_of(endpoint: Endpoint, cases: Cases, analysis: Analysis, draws: Draws) -> EndpointResult:
     """One endpoint over some cases.
 
     Raises:
         BadRecipeError: a class that the model does not have, or none is named where there are several.
     """
-    resamples = Resamples.draw(cases.patients, resamples=analysis.bootstrap, seed=seed)
+    resamples = draws.of(cases.patients)
     index = positive_index(endpoint, cases.class_names) if endpoint.measure in WITH_A_CLASS else None
     truth = cases.truth_nk[:, index] if index is not None else None
     delong = None
@@ -60,7 +60,7 @@ def result_of(endpoint: Endpoint, cases: Cases, analysis: Analysis, seed: int) -
         endpoint=endpoint,
         class_name=None if index is None else cases.class_names[index],
         cases=len(cases),
-        patients=len(set(cases.patients.tolist())),
+        patients=resamples.num_patients,
         positives=None if truth is None else int(truth.sum()),
         estimate=measured,
         delong=delong,

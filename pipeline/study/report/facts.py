@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
-from sqlalchemy import select
+from sqlalchemy import Row, select
 
 from pipeline.cohort.manifest import Cohort
 from pipeline.study.ledger import StudyRow, found
@@ -61,7 +62,7 @@ def gather(of: Study) -> Facts:
 
         def frame(table: Any, names: tuple[str, ...], *order: Any) -> pd.DataFrame:
             chosen = select(*(table.c[name] for name in names)).where(table.c.study_id == of.study_id).order_by(*order)
-            return pd.DataFrame(connection.execute(chosen).all(), columns=list(names))
+            return _frame(connection.execute(chosen).all(), names)
 
         slides = frame(
             slide,
@@ -77,6 +78,7 @@ def gather(of: Study) -> Facts:
         head = connection.execute(
             select(study.c.audit_seq, study.c.audit_hash).where(study.c.study_id == of.study_id)
         ).one()
+    tasks = tasks.astype({"attempts": "int64", "seconds": "float64"})
     tasks["measures"] = [json.loads(text) if isinstance(text, str) else None for text in tasks["measures"]]
     return Facts(
         study=of,
@@ -86,9 +88,15 @@ def gather(of: Study) -> Facts:
         tasks=tasks,
         readings=readings,
         answers=_that_count(answers),
-        entries=pd.DataFrame(entries, columns=list(names)),
+        entries=_frame(entries, names),
         head=(int(head[0]), str(head[1])),
     )
+
+
+def _frame(rows: Sequence[Row[Any]], names: tuple[str, ...]) -> pd.DataFrame:
+    """Rows of the ledger as they are: None stays None."""
+    columns = zip(*rows, strict=True) if rows else [()] * len(names)
+    return pd.DataFrame({name: pd.Series(column, dtype=object) for name, column in zip(names, columns, strict=True)})
 
 
 def _with_manifest(slides: pd.DataFrame, tasks: pd.DataFrame, cohort: Cohort) -> pd.DataFrame:

@@ -103,7 +103,8 @@ def quality_tables(facts: Facts) -> list[Table]:
     if not len(found):
         return []
     verdicts = [str(measures.get("verdict") or "not known") for measures in found["measures"]]
-    scanners = [text_of(facts.slides["scanner"].get(slide_id)) or "not known" for slide_id in found["slide_id"]]
+    of_slides = facts.slides["scanner"].to_dict()
+    scanners = [text_of(of_slides.get(slide_id)) or "not known" for slide_id in found["slide_id"]]
     names, rows = crossed(scanners, verdicts, ("ok",))
     by_scanner = Table("quality", "Verdicts of quality control", ("scanner", *names), rows)
     reasons = Counter(reason for measures in found["measures"] for reason in measures.get("reasons") or ())

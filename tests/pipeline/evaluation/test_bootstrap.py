@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 from torchmetrics.functional.classification import binary_sensitivity_at_specificity
 
-from pipeline.evaluation.bootstrap import FEWEST_PATIENTS, Estimate, Resamples, estimate, percentile_interval
+from pipeline.evaluation.bootstrap import FEWEST_PATIENTS, Draws, Estimate, Resamples, estimate, percentile_interval
 from pipeline.evaluation.one_class import AUROC, Cutoffs, auroc_resampled, class_result
 from pipeline.evaluation.ranking import Ranking
+from pipeline.evaluation.resampled_roc import ResampledRoc
 
 CUTOFFS = Cutoffs(threshold=0.5, specificities=(0.9,), bins=5)
 
@@ -31,12 +32,15 @@ def test_every_resample_s_measures_are_those_of_its_drawn_tiles(seed):
     truth, scores, patients = cohort(seed, patients=6, tiles=8)
     resamples = Resamples.draw(patients, resamples=3, seed=seed % 1000)
     counts = Ranking(truth, scores, resamples).counts(resamples.counts_rp)
-    found = np.stack([counts.auc(), counts.average_precision(), counts.sensitivity_at(0.8)], axis=1)
+    rocs = ResampledRoc(truth, scores, resamples)
+    found = np.stack([rocs.aucs(), counts.average_precision(), counts.sensitivity_at(0.8)], axis=1)
+    grid = np.linspace(0, 1, 31)
 
-    for row, values in zip(resamples.counts_rp, found, strict=True):
+    for row, values, tprs in zip(resamples.counts_rp, found, rocs.tprs(grid), strict=True):
         drawn = np.repeat(np.arange(len(truth)), row[resamples.patient_of].astype(int))
         if truth[drawn].all() or not truth[drawn].any():
             assert np.isnan(values).all()
+            assert np.isnan(tprs).all()
             continue
         fpr, tpr, _ = roc_curve(truth[drawn], scores[drawn], drop_intermediate=False)
         expected = (
@@ -45,6 +49,19 @@ def test_every_resample_s_measures_are_those_of_its_drawn_tiles(seed):
             tpr[fpr <= 0.2 + 1e-12].max(),
         )
         assert tuple(values) == pytest.approx(expected, abs=1e-12)
+        # Where the curve goes straight up, its upper end. Rates are compared as the whole numbers behind them.
+        negatives = (~truth[drawn]).sum()
+        assert tprs == pytest.approx(np.interp(grid * negatives + 1e-9, fpr * negatives, tpr), abs=1e-6)
+
+
+def test_items_of_several_sets_are_drawn_as_each_alone_would_be():
+    sets = [np.array(["a", "b", "c", "d", "e"] * n) for n in (1, 3)] + [np.array(["a", "b"]), np.array(list("vwxyz"))]
+    draws = Draws(50, seed=4)
+    for patients in sets:
+        found, alone = draws.of(patients), Resamples.draw(patients, resamples=50, seed=4)
+        assert (found.counts_rp == alone.counts_rp).all()
+        assert (found.patient_of == alone.patient_of).all()
+        assert (found.counts_rp.sum(1) == 5).all()
 
 
 def test_sensitivity_at_a_specificity_is_torchmetrics_s():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pipeline.evaluation.bootstrap import Resamples
-from pipeline.evaluation.calibration import calibration, equal_mass_bins
+from pipeline.evaluation.calibration import calibration_of, equal_mass_bins
 from pipeline.evaluation.decision_curve import decision_curve
 from pipeline.evaluation.ranking import Ranking
 
@@ -16,7 +16,7 @@ RESAMPLES = Resamples.draw([f"p{n}" for n in range(8)], resamples=100, seed=0)
 def test_ece_and_brier_score_are_those_worked_out_by_hand():
     # Two bins of four: mean probability 0.2, observed 1/4; mean 0.75, observed 3/4. ECE = (4·0.05 + 4·0) / 8 = 0.025
     # Brier: (0.01 + 0.01 + 0.04 + 0.36 + 0.36 + 0.09 + 0.04 + 0.01) / 8 = 0.92 / 8
-    found = calibration(TRUTH, P, RESAMPLES, bins=2)
+    found = calibration_of(TRUTH, P, RESAMPLES, bins=2)
 
     assert [(b.count, b.lowest, b.highest) for b in found.bins] == [(4, 0.1, 0.4), (4, 0.6, 0.9)]
     assert [b.observed.value for b in found.bins] == [0.25, 0.75]

@@ -14,6 +14,7 @@ from sklearn.metrics import balanced_accuracy_score, cohen_kappa_score, recall_s
 
 from pipeline.cohort.manifest import load_cohort
 from pipeline.errors import BadManifestError, BadRecipeError
+from pipeline.evaluation.bootstrap import Draws
 from pipeline.evaluation.delong import delong_auc
 from pipeline.files import sha256_of
 from pipeline.project import Project
@@ -37,6 +38,7 @@ from pipeline.study.verify import verify_log
 MODEL = "m-00000000"
 HOSTILE = '<script>alert("x")</script>, =1+1'
 SLIDES = 30
+DRAWS = Draws(200, seed=3)
 on_sqlite = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 """Where the database makes no difference."""
 
@@ -155,20 +157,22 @@ def test_endpoints_are_those_of_an_independent_computation(study):
     }
     for endpoint in facts.protocol.endpoints:
         if endpoint.level == "slide":
-            found = result_of(endpoint, cases_of(facts, endpoint), facts.protocol.analysis, 3)
+            found = result_of(endpoint, cases_of(facts, [endpoint])[endpoint.name], facts.protocol.analysis, DRAWS)
             assert found.estimate.value == pytest.approx(expected[endpoint.measure], abs=1e-9), endpoint.measure
             assert (found.cases, found.patients) == (30, 15)
             assert found.estimate.low < found.estimate.value < found.estimate.high
             assert found.is_met == (found.estimate.low >= 0.5)
     [area] = [e for e in facts.protocol.endpoints if e.name == "auc by slide"]
-    assert result_of(area, cases_of(facts, area), facts.protocol.analysis, 3).delong == delong_auc(truth, scores)
+    assert result_of(area, cases_of(facts, [area])[area.name], facts.protocol.analysis, DRAWS).delong == delong_auc(
+        truth, scores
+    )
 
 
 @on_sqlite
 def test_a_patient_has_the_classes_of_all_slides_and_the_highest_score(study):
     facts = gather(study)
     [endpoint] = [e for e in facts.protocol.endpoints if e.name == "auc by patient"]
-    cases = cases_of(facts, endpoint)
+    cases = cases_of(facts, [endpoint])[endpoint.name]
     for patient, truth, score in zip(cases.patients, cases.truth_nk[:, 1], cases.scores_nk[:, 1], strict=True):
         own = [scores_of(2 * int(patient[2:]) + at) for at in (0, 1)]
         assert (truth, score) == (any(has for has, _ in own), max(score for _, score in own))

@@ -1,0 +1,99 @@
+"""The ROC curve of every resample, one after another: of each, no more is held than its running sums.
+
+Items of one class with the same score and patient are one entry, with their number. A resample weighs entries by how
+often it drew their patients; sums over the entries, from the highest score down, are all that a curve and its area
+need. Two thousand resamples of 100,000 slides take a second or two.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.evaluation.bootstrap import Resamples, Values
+
+Indices = NDArray[np.int64]
+_TOLERANCE = 1e-9
+"""Sums of weights are whole numbers; a share of them may have been rounded."""
+
+
+@dataclass(frozen=True)
+class _Entries:
+    """One class's items, from the highest score down."""
+
+    rank: Indices
+    """Of the score, among all distinct scores; 0 is the highest."""
+    patient: Indices
+    number: Values | None
+    """How many items; None where each is one."""
+
+    @classmethod
+    def of(cls, rank: Indices, patient: Indices, num_patients: int) -> _Entries:
+        key, number = np.unique(rank * num_patients + patient, return_counts=True)
+        is_one = bool((number == 1).all())
+        return cls(key // num_patients, key % num_patients, None if is_one else number.astype(np.float64))
+
+    def weights(self, counts_p: NDArray[np.number]) -> Values:
+        """What a resample has of each entry."""
+        drawn: Values = counts_p.take(self.patient).astype(np.float64)
+        return drawn if self.number is None else drawn * self.number
+
+
+class ResampledRoc:
+    """One class against the rest.
+
+    Args:
+        truth: bool (items,). scores: (items,).
+    """
+
+    def __init__(self, truth: NDArray[np.bool_], scores: NDArray[np.floating], resamples: Resamples) -> None:
+        distinct, ascending = np.unique(scores, return_inverse=True)
+        rank = len(distinct) - 1 - ascending.astype(np.int64)
+        patients = resamples.counts_rp.shape[1]
+        self._counts_rp = resamples.counts_rp
+        self._positives = _Entries.of(rank[truth], resamples.patient_of[truth], patients)
+        self._negatives = _Entries.of(rank[~truth], resamples.patient_of[~truth], patients)
+        self._num_scores = len(distinct)
+
+    def aucs(self) -> Values:
+        """Area under each curve, (resamples,); ties count half. NaN where a class does not occur."""
+        before = np.searchsorted(self._negatives.rank, self._positives.rank, side="left")
+        through = np.searchsorted(self._negatives.rank, self._positives.rank, side="right")
+        areas = np.full(len(self._counts_rp), np.nan)
+        for index, counts_p in enumerate(self._counts_rp):
+            weights, negatives = self._positives.weights(counts_p), _sums(self._negatives.weights(counts_p))
+            pairs = weights.sum() * negatives[-1]
+            if pairs:
+                # A positive is above the negatives that are not before it, and half of those that share its score.
+                areas[index] = 1 - weights @ (negatives[before] + negatives[through]) / (2 * pairs)
+        return areas
+
+    def tprs(self, fpr_grid: Values) -> Values:
+        """Each curve at given false positive rates, (resamples, points); NaN where a class does not occur."""
+        # Entries of each class at a score and above, from none at all on: the corners of a curve.
+        corners_n, corners_p = (
+            np.searchsorted(entries.rank, np.arange(self._num_scores + 1), side="left")
+            for entries in (self._negatives, self._positives)
+        )
+        last_of = np.searchsorted(corners_n, np.arange(len(self._negatives.rank) + 1), side="right") - 1
+        found = np.full((len(self._counts_rp), len(fpr_grid)), np.nan)
+        for index, counts_p in enumerate(self._counts_rp):
+            fp, tp = (_sums(entries.weights(counts_p)) for entries in (self._negatives, self._positives))
+            if not (fp[-1] and tp[-1]):
+                continue
+            x = fpr_grid * fp[-1]
+            corner = last_of[np.searchsorted(fp, x + _TOLERANCE, side="right") - 1]
+            after = np.minimum(corner + 1, self._num_scores)
+            x0, x1, y0, y1 = fp[corners_n[corner]], fp[corners_n[after]], tp[corners_p[corner]], tp[corners_p[after]]
+            share = np.divide(x - x0, x1 - x0, out=np.zeros_like(x), where=x1 > x0)
+            found[index] = (y0 + np.clip(share, 0, 1) * (y1 - y0)) / tp[-1]
+        return found
+
+
+def _sums(weights: Values) -> Values:
+    """Sums of the first entries: of none, of one …"""
+    sums = np.zeros(len(weights) + 1)
+    np.cumsum(weights, out=sums[1:])
+    return sums
