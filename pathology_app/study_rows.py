@@ -289,7 +289,7 @@ def study_rows(studies: Iterable[tuple[StudyRow, Mapping[str, int]]]) -> list[di
         {
             "study": as_text(row.study_id),
             "title": as_text(about(row)[0]),
-            "state": row.state,
+            "state": row.state if slides.get("pending") else "ended",
             "slides": sum(slides.values()),
             "done": slides.get("done", 0),
             "pending": slides.get("pending", 0),
