@@ -7,7 +7,7 @@ it, and which user of the system it runs as: nobody has checked the name.
 from __future__ import annotations
 
 from pipeline.errors import GemslideError
-from pipeline.study.study import actor_here
+from pipeline.study.opening import actor_here
 
 MAX_NAME, MAX_REASON = 80, 1000
 

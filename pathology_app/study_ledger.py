@@ -16,8 +16,8 @@ from pathology_app.tiles.cache import current_cache
 from pipeline.errors import GemslideError
 from pipeline.project import Project
 from pipeline.study.ledger import Ledger
+from pipeline.study.opening import find_ledger
 from pipeline.study.progress import Progress, progress_of
-from pipeline.study.study import find_ledger
 
 ANSWER_S = 10.0
 """A database that takes longer for one answer is away."""

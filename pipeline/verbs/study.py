@@ -25,13 +25,14 @@ from pipeline.study.amendments import amend
 from pipeline.study.failures import failures_of
 from pipeline.study.leases import Ended, Lease
 from pipeline.study.ledger import Ledger
+from pipeline.study.opening import actor_here, open_ledger
 from pipeline.study.patience import patiently
 from pipeline.study.priorities import prioritize
 from pipeline.study.progress import Progress, progress_of
 from pipeline.study.protocol import AboutStudy, new_protocol
 from pipeline.study.remedies import remedies_of
 from pipeline.study.retries import MAY_BE_RETRIED, retry
-from pipeline.study.study import Study, actor_here, begin_study, begun_study, open_ledger, open_study
+from pipeline.study.study import Study, begin_study, begun_study, open_study
 from pipeline.units import RESEARCH_USE
 
 MAX_SHOWN = 50

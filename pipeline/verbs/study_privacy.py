@@ -7,8 +7,9 @@ from pathlib import Path
 import typer
 
 from pipeline.study.erasure import erase
+from pipeline.study.opening import actor_here
 from pipeline.study.privacy.keyed import open_pseudonym_key
-from pipeline.study.study import actor_here, begun_study
+from pipeline.study.study import begun_study
 from pipeline.units import RESEARCH_USE
 from pipeline.verbs.study import opened
 

@@ -12,10 +12,11 @@ from pipeline.cli_output import report_errors
 from pipeline.errors import BadRecipeError, UnreadableError
 from pipeline.project import Project
 from pipeline.study.anchors import ANCHORS_DIR, countersign, make_anchor, trusted_hashes
+from pipeline.study.opening import actor_here
 from pipeline.study.protocol import study_dir
 from pipeline.study.sign_off import SIGNATURES_SUFFIX, Meaning, find_false_signatures, sign_report
 from pipeline.study.signing import SigningKey, new_key, open_key, read_public_key
-from pipeline.study.study import actor_here, open_study
+from pipeline.study.study import open_study
 from pipeline.study.verify import verify_log
 from pipeline.verbs.study import opened
 

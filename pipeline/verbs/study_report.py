@@ -7,7 +7,8 @@ from pathlib import Path
 
 import typer
 
-from pipeline.study.study import actor_here, begun_study
+from pipeline.study.opening import actor_here
+from pipeline.study.study import begun_study
 from pipeline.verbs.study import opened
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipeline.project import Project
-from pipeline.study.study import actor_here, open_ledger
+from pipeline.study.opening import actor_here, open_ledger
 from tests.browser.conftest import ARTIFACTS, wait_for
 from tests.browser.test_viewer import HEADER_PX, ROW_PX, click_table
 from tests.pathology_app.small_study import STUDY, make_study, take, worker

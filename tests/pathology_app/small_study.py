@@ -7,8 +7,8 @@ from pathlib import Path
 from pipeline.project import Project
 from pipeline.study.leases import Ended, Leases, Limits
 from pipeline.study.ledger import Ledger, NewSlide
+from pipeline.study.opening import open_ledger
 from pipeline.study.owner import Owner
-from pipeline.study.study import open_ledger
 
 STUDY = "sites"
 STAGES = ("ingest", "qc", "infer demo-0a1b2c3d")

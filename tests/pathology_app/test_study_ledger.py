@@ -11,7 +11,7 @@ from pathology_app.study_actors import IncompleteError, actor_text, reason_text
 from pathology_app.study_ledger import Remembered, StudyLedger
 from pipeline.errors import UnreadableError
 from pipeline.project import Project
-from pipeline.study.study import actor_here, open_ledger
+from pipeline.study.opening import actor_here, open_ledger
 from tests.pathology_app.small_study import STUDY, make_study
 
 

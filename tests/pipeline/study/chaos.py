@@ -32,8 +32,9 @@ from benchmarks.machine import circumstances
 from pipeline.project import Project
 from pipeline.study.database import Database
 from pipeline.study.ledger import Ledger
+from pipeline.study.opening import LEDGER_FILE
 from pipeline.study.protocol import AboutStudy, new_protocol
-from pipeline.study.study import LEDGER_FILE, begin_study
+from pipeline.study.study import begin_study
 from pipeline.study.tables import task
 from tests.pipeline.study.chaos_cohort import write_cohort
 from tests.pipeline.study.chaos_findings import A_STEP_S, Findings, find, last_time, wrong_with

@@ -23,8 +23,9 @@ import pipeline.cli
 from pipeline.files import write_text_atomic
 from pipeline.inference.stage import open_devices
 from pipeline.project import Project
+from pipeline.study.opening import open_ledger
 from pipeline.study.protocol import find_models
-from pipeline.study.study import LEDGER_VARIABLE, open_ledger, open_study
+from pipeline.study.study import LEDGER_VARIABLE, open_study
 from tests.pipeline.study.chaos_workers import Counts, Order
 
 POLL_S = 0.02

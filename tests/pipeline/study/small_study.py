@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import func, select
 
 from pipeline.project import Project
-from pipeline.study.study import open_ledger
+from pipeline.study.opening import open_ledger
 from pipeline.study.tables import audit
 from tests.small_road import TISSUE_TOML, make_slide
 

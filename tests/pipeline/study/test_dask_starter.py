@@ -24,8 +24,8 @@ from pipeline.starter_config import SlurmConfig
 from pipeline.study import dask_clusters, dask_slurm
 from pipeline.study.dask_slurm import StudyCluster
 from pipeline.study.ledger import Ledger
+from pipeline.study.opening import open_ledger
 from pipeline.study.owner import Owner
-from pipeline.study.study import open_ledger
 from pipeline.study.verify import verify_log
 from tests.pipeline.study.fake_slurm import fake_slurm
 from tests.pipeline.study.small_study import entries, make_project, status, tasks_done_twice, with_protocol

@@ -172,5 +172,5 @@ def test_a_file_put_in_the_ledgers_place_is_seen(tmp_path):
 
 
 def test_a_server_without_the_database_is_said_in_a_sentence(postgres):
-    with pytest.raises(UnreadableError, match=r'the ledger cannot be read: database "nowhere" does not exist\.$'):
+    with pytest.raises(UnreadableError, match=r'the server refuses it: database "nowhere" does not exist\.$'):
         Database(postgres.url("nowhere"))

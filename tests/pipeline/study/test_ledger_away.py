@@ -16,8 +16,9 @@ import psutil
 from pipeline.project import Project
 from pipeline.study.database import Database
 from pipeline.study.ledger import Ledger
+from pipeline.study.order import LEDGER_VARIABLE
 from pipeline.study.protocol import AboutStudy, new_protocol
-from pipeline.study.study import LEDGER_VARIABLE, begin_study
+from pipeline.study.study import begin_study
 from tests.small_road import TISSUE_TOML, make_slide
 
 GIVE_UP_S = 120.0

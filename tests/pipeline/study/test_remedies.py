@@ -14,9 +14,9 @@ from pipeline.run_record import INTERNAL_ERROR
 from pipeline.study.failures import Failures, failures_of
 from pipeline.study.leases import LOST_WORKER, SET_ASIDE, Ended, Leases, Limits
 from pipeline.study.ledger import NewSlide
+from pipeline.study.opening import open_ledger
 from pipeline.study.owner import this_process
 from pipeline.study.remedies import OTHER, REMEDIES, remedies_of, remedy_of
-from pipeline.study.study import open_ledger
 from pipeline.study.worker import MAY_HEAL
 
 ROOT = Path(__file__).parents[3]

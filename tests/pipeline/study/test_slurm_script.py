@@ -14,9 +14,9 @@ import pytest
 from pipeline.config import load_settings
 from pipeline.errors import BadRecipeError
 from pipeline.starter_config import SlurmConfig
+from pipeline.study.opening import open_ledger
 from pipeline.study.order import Order
 from pipeline.study.slurm import array_script
-from pipeline.study.study import open_ledger
 from pipeline.study.verify import verify_log
 from tests.pipeline.study.fake_slurm import fake_slurm
 from tests.pipeline.study.small_study import entries, make_project, status, tasks_done_twice, with_protocol

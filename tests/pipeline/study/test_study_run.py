@@ -14,7 +14,8 @@ import pytest
 
 from pipeline.project import Project
 from pipeline.study.local_pool import worker_command
-from pipeline.study.study import begin_study, open_ledger
+from pipeline.study.opening import open_ledger
+from pipeline.study.study import begin_study
 from tests.pipeline.study.small_study import NAMES, make_project, status, tasks_done_twice, with_protocol
 from tests.small_road import make_slide
 

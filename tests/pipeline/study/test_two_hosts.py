@@ -12,8 +12,9 @@ from sqlalchemy import select
 
 from pipeline.study.ledger import Ledger
 from pipeline.study.local_pool import worker_command
+from pipeline.study.opening import open_ledger
 from pipeline.study.owner import Owner
-from pipeline.study.study import begin_study, open_ledger
+from pipeline.study.study import begin_study
 from pipeline.study.tables import audit
 from pipeline.study.verify import verify_log
 from tests.namespaces import Host, needs_namespaces
