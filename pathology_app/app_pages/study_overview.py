@@ -11,7 +11,6 @@ from pathology_app.study_ledger import StudyLedger
 from pathology_app.study_link import MAX_FIND, SLIDES_PER_PAGE, StudyLink
 from pathology_app.text import READ_ERRORS, as_markdown
 from pathology_app.tiles.cache import current_cache
-from pipeline.study.chain import utc_now
 from pipeline.study.ledger import Ledger, StudyRow
 from pipeline.study.progress import Progress
 from pipeline.study.rows import STUDY_SUBJECT
@@ -71,7 +70,7 @@ def _numbers(ledger: Ledger, row: StudyRow, progress: Progress, every_s: float |
         html_tables.facts(study_rows.facts(progress))
         + html_tables.beside({"Slides": study_rows.states_html(counts), "Tasks": study_rows.tasks_html(progress)})
     )
-    st.caption(f"As of {study_rows.time_text(utc_now())} UTC{again}.")
+    st.caption(f"As of {study_rows.time_text(progress.utc)} UTC{again}.")
     if held:
         st.html(html_tables.beside({f"Workers ({progress.workers})": study_rows.workers_html(held)}))
     elif row.state == "paused":

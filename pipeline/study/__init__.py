@@ -7,7 +7,6 @@ __all__, __getattr__ = public_names(
     {
         "amendments": "amend",
         "anchors": "ANCHORS_DIR countersign make_anchor trusted_hashes",
-        "chain": "utc_now",
         "ending": "ended_by_signals",
         "erasure": "Erased erase",
         "failures": "Failures failures_of",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import func, select
 
+from pipeline.study.chain import utc_now
 from pipeline.study.ledger import Counts, Ledger
 from pipeline.study.tables import task
 
@@ -22,6 +23,8 @@ class Progress:
     """Tasks that are held now."""
     left_s: float | None
     """At this pace; None where nothing is known yet, or nobody works."""
+    utc: str
+    """When it was so."""
 
     @property
     def slides_per_hour(self) -> float | None:
@@ -32,7 +35,7 @@ class Progress:
 
 def progress_of(ledger: Ledger, study_id: str) -> Progress:
     """Raises BadManifestError where there is no such study."""
-    counts = ledger.counts(study_id)
+    utc, counts = utc_now(), ledger.counts(study_id)
     means = (
         select(task.c.stage, func.avg(task.c.seconds))
         .where(task.c.study_id == study_id, task.c.state == "done")
@@ -44,4 +47,4 @@ def progress_of(ledger: Ledger, study_id: str) -> Progress:
     waiting = {stage: n["ready"] + n["blocked"] + n["leased"] for stage, n in counts.tasks.items()}
     is_known = all(stage in mean_s for stage, number in waiting.items() if number)
     left_s = sum(mean_s.get(stage, 0.0) * number for stage, number in waiting.items())
-    return Progress(counts, mean_s, workers, left_s / workers if workers and is_known else None)
+    return Progress(counts, mean_s, workers, left_s / workers if workers and is_known else None, utc)

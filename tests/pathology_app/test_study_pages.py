@@ -20,8 +20,8 @@ from pipeline.project import Project
 from pipeline.study.leases import Ended
 from pipeline.study.ledger import NewSlide
 from pipeline.study.opening import actor_here, open_ledger
+from pipeline.study.order import LEDGER_VARIABLE
 from pipeline.study.retries import retry
-from pipeline.study.study import LEDGER_VARIABLE
 from pipeline.study.verify import verify_log
 from tests.pathology_app.opened import open_page, said
 from tests.pathology_app.small_study import STUDY, make_study, take, worker

@@ -17,6 +17,7 @@ from pipeline.study.progress import Progress
 from pipeline.study.tables import SLIDE_STATES, TASK_STATES
 
 ROOT = Path("/data/study")
+UTC = "2026-11-20T14:03:12.5Z"
 
 
 def counts(**slides: int) -> Counts:
@@ -55,7 +56,7 @@ def test_slides_by_state_add_up_to_the_cohort() -> None:
 
 
 def test_a_study_in_numbers() -> None:
-    progress = Progress(counts(done=2, pending=1, failed=1), {"ingest": 90.0}, 1, 7500.0)
+    progress = Progress(counts(done=2, pending=1, failed=1), {"ingest": 90.0}, 1, 7500.0, UTC)
     assert study_rows.facts(progress) == {
         "Slides that have ended": "3 of 4 (75.0%)",
         "Workers": "1",
@@ -64,9 +65,9 @@ def test_a_study_in_numbers() -> None:
     }
     assert study_rows.without_result(progress.counts) == 1
     assert cells(study_rows.tasks_html(progress)) == ["ingest", "3", "1", "0", "0", "0", "1 min 30 s"]
-    unknown = study_rows.facts(Progress(counts(pending=1), {}, 0, None))
+    unknown = study_rows.facts(Progress(counts(pending=1), {}, 0, None, UTC))
     assert (unknown["Slides per hour"], unknown["Time left at this pace"]) == ("–", "–")
-    assert study_rows.left_text(Progress(counts(done=1), {}, 0, 0.0)) == "none"
+    assert study_rows.left_text(Progress(counts(done=1), {}, 0, 0.0, UTC)) == "none"
 
 
 @pytest.mark.parametrize(

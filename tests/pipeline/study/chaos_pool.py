@@ -24,8 +24,9 @@ from pipeline.files import write_text_atomic
 from pipeline.inference.stage import open_devices
 from pipeline.project import Project
 from pipeline.study.opening import open_ledger
+from pipeline.study.order import LEDGER_VARIABLE
 from pipeline.study.protocol import find_models
-from pipeline.study.study import LEDGER_VARIABLE, open_study
+from pipeline.study.study import open_study
 from tests.pipeline.study.chaos_workers import Counts, Order
 
 POLL_S = 0.02
