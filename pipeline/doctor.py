@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 import shutil
 from collections.abc import Callable
+from ctypes.util import find_library
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -49,6 +50,7 @@ def examine(project: Path) -> list[Finding]:
         _gpu(),
         _disk(project),
         *_optional_parts(),
+        _pango(),
     ]
 
 
@@ -131,6 +133,13 @@ def _disk(project: Path) -> Finding:
     free = shutil.disk_usage(existing).free
     text = f"{free / 2**30:.1f} GiB free at {existing}"
     return Finding("disk", free > LOW_DISK_BYTES, text, "free space, or choose another --project", is_required=False)
+
+
+def _pango() -> Finding:
+    there = find_library("pango-1.0") is not None and find_library("pangoft2-1.0") is not None
+    remedy = "Debian: apt-get install libpango-1.0-0 libpangoft2-1.0-0; macOS: brew install pango"
+    value = "found" if there else "not found"
+    return Finding("Pango (PDF of gemslide study report)", there, value, remedy, is_required=False)
 
 
 def _optional_parts() -> list[Finding]:

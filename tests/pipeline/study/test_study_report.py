@@ -6,6 +6,7 @@ import csv
 import json
 import random
 import re
+from ctypes.util import find_library
 from pathlib import Path
 
 import numpy as np
@@ -39,6 +40,9 @@ MODEL = "m-00000000"
 HOSTILE = '<script>alert("x")</script>, =1+1'
 SLIDES = 30
 DRAWS = Draws(200, seed=3)
+needs_pango = pytest.mark.skipif(
+    find_library("pangoft2-1.0") is None, reason="Pango is not installed (Debian: libpango-1.0-0, libpangoft2-1.0-0)"
+)
 on_sqlite = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 """Where the database makes no difference."""
 
@@ -186,6 +190,7 @@ def test_the_flow_adds_up(study):
     assert (flow.begun[0], flow.analysed, flow.with_reference) == (32, (31, 16), (30, 15))
 
 
+@needs_pango
 @on_sqlite
 def test_a_report_is_one_page_a_pdf_and_tables_and_stands_in_the_log(ledger, tmp_path):
     study = begun(ledger, tmp_path / "p", protocol(endpoints=[AREA]))
@@ -214,6 +219,7 @@ def test_a_report_is_one_page_a_pdf_and_tables_and_stands_in_the_log(ledger, tmp
         write_report(study, actor="ada", out=report.folder)
 
 
+@needs_pango
 @on_sqlite
 def test_a_report_before_the_end_says_that_it_is_interim(ledger, tmp_path):
     study = begun(ledger, tmp_path / "p", protocol(endpoints=[]), done=7)
@@ -230,6 +236,7 @@ def test_an_endpoint_of_a_class_that_the_model_does_not_have_is_one_clear_error(
     assert not (study.folder / "reports").exists()
 
 
+@needs_pango
 @on_sqlite
 def test_a_log_that_does_not_verify_is_said_in_the_report(ledger, tmp_path):
     study = begun(ledger, tmp_path / "p", protocol(endpoints=[]))
