@@ -165,10 +165,17 @@ def carry_out(folder: Path, data: Path, epochs: int) -> dict[str, Any]:
         read(study)
         report = json.loads(gemslide("study", "report", STUDY, "--project", project.root, "--json"))
         sign(study, Path(report["pdf"]), folder / "keys")
+    gemslide("study", "export", STUDY, "--out", folder / "export", "--key", folder / "keys/pseudonyms",
+             "--result", "predictions.csv", "--project", project.root)  # fmt: skip
     anchors = ["--anchor", folder / "anchors", "--trust", folder / "keys/ada.pub", "--trust", folder / "keys/bob.pub"]
     gemslide("study", "verify", STUDY, "--project", project.root, *anchors)
     gemslide("study", "reproduce", STUDY, "--slides", "10%", "--project", project.root)
-    return {"benchmark": "example_study", "report": report["pdf"], "status": status(project)}
+    return {
+        "benchmark": "example_study",
+        "report": report["pdf"],
+        "export": str(folder / "export"),
+        "status": status(project),
+    }
 
 
 def completed(text: str, model_id: str) -> str:

@@ -30,8 +30,9 @@ from benchmarks.machine import circumstances
 from pipeline.study.chain import Change, append
 from pipeline.study.database import Database
 from pipeline.study.failures import failures_of
-from pipeline.study.leases import Ended, Leases, Limits
+from pipeline.study.leases import Ended, Leases
 from pipeline.study.ledger import Ledger, NewSlide
+from pipeline.study.limits import Limits
 from pipeline.study.owner import this_process
 from pipeline.study.progress import progress_of
 from pipeline.study.report.compose import sections_of

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, bindparam, insert, select, update
 
 from pipeline.errors import BadManifestError
 from pipeline.study.tables import audit, study
@@ -72,6 +72,12 @@ def content_of(entry: Mapping[str, Any]) -> str:
     return digest([entry[name] for name in ERASABLE])
 
 
+_OF_STUDY = study.c.study_id == bindparam("of_study")
+_HEAD = select(study.c.audit_seq, study.c.audit_hash).where(_OF_STUDY).with_for_update()
+_NEW_HEAD = update(study).where(_OF_STUDY)
+_ENTRY = insert(audit)
+
+
 def append(connection: Connection, study_id: str, changes: Sequence[Change]) -> None:
     """Add entries in the transaction that makes the changes. Other writers of the study's log wait until it ends.
 
@@ -80,8 +86,7 @@ def append(connection: Connection, study_id: str, changes: Sequence[Change]) -> 
     """
     if not changes:
         return
-    head = select(study.c.audit_seq, study.c.audit_hash).where(study.c.study_id == study_id).with_for_update()
-    row = connection.execute(head).one_or_none()
+    row = connection.execute(_HEAD, {"of_study": study_id}).one_or_none()
     if row is None:
         raise BadManifestError(f"study {study_id}: not in this ledger.")
     seq, previous = row
@@ -105,5 +110,5 @@ def append(connection: Connection, study_id: str, changes: Sequence[Change]) -> 
         entry["content"] = content_of(entry)
         previous = entry["hash"] = hash_of(entry)
         entries.append(entry)
-    connection.execute(insert(audit), entries)
-    connection.execute(update(study).where(study.c.study_id == study_id).values(audit_seq=seq, audit_hash=previous))
+    connection.execute(_ENTRY, entries)
+    connection.execute(_NEW_HEAD, {"of_study": study_id, "audit_seq": seq, "audit_hash": previous})

@@ -10,46 +10,30 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Any, Literal
 
-from sqlalchemy import Connection, Row, and_, case, or_, select, update
+from sqlalchemy import Connection, Row, and_, select, update
 
 from pipeline.study.chain import Change, append, utc_now
 from pipeline.study.database import LedgerAwayError
 from pipeline.study.ledger import Ledger, found
+from pipeline.study.limits import Limits
 from pipeline.study.owner import Owner
 from pipeline.study.rows import SLIDE, TASK, hash_row, slide_subject, task_subject
-from pipeline.study.tables import audit, slide, task
+from pipeline.study.statements import SLIDE_ROW, UPDATE_SLIDE, UPDATE_TASK, next_task, of_slide, tasks_from
+from pipeline.study.tables import audit, task
 
 _RESULT = {"done": "task done", "again": "task to be tried again"}
 RESULTS = (*_RESULT.values(), "task ended")
 """Actions by which an owner's own result enters the log."""
 SET_ASIDE = "set_aside"
 """Code of a slide on which workers died, or that could not be healed, as often as the study allows."""
-LONGEST_BACKOFF_S = 3600.0
-_MOST_DOUBLINGS = 30
-"""Enough for an hour, from a millisecond on."""
 LOST_WORKER = "lost_worker"
 """Code of a task whose worker died or was silent; it is tried again."""
-
-
-@dataclass(frozen=True)
-class Limits:
-    """How patient a study is."""
-
-    lease_s: float = 30.0
-    max_attempts: int = 3
-    backoff_s: float = 5.0
-    """Before the second attempt; doubled before each further one, up to an hour."""
-
-    def wait_s(self, attempts: int) -> float:
-        """Before the next attempt, after so many."""
-        doublings = min(max(attempts - 1, 0), _MOST_DOUBLINGS)
-        return min(self.backoff_s * 2.0**doublings, max(self.backoff_s, LONGEST_BACKOFF_S))
 
 
 @dataclass(frozen=True)
@@ -101,6 +85,7 @@ class Leases:
         self._limits = limits
         self._actor = actor
         self._wall, self._clock = wall, clock
+        self._next = next_task(limits)
         self._watched: dict[tuple[str, str, int], tuple[int, int, float]] = {}
         self._away_at = -inf
         """When the database was last found to be away."""
@@ -112,7 +97,9 @@ class Leases:
             BadManifestError: no such study.
         """
         with self._database.write() as connection:
-            return self._take(connection, study_id)
+            lease, changes = self._take(connection, study_id)
+            append(connection, study_id, changes)
+            return lease
 
     def beat(self, lease: Lease) -> bool:
         """Say that this worker lives; False where the task is no longer its own."""
@@ -128,19 +115,18 @@ class Leases:
             whether the result counted (a worker whose lease was stolen comes too late), and the next task.
         """
         with self._database.write() as connection:
-            held = connection.execute(select(task).where(_is_task(lease)).with_for_update()).one()
-            row = held if (held.state, held.token) == ("leased", lease.token) else None
-            if row is None and self._was_written(connection, lease):
-                return True, self._take(connection, lease.study_id) if take_next else None
-            if row is None:
+            row, *rest = tasks_from(connection, lease)
+            counts = (row.state, row.token) == ("leased", lease.token)
+            changes = []
+            if counts:
+                changes = self._end(connection, row, rest, ended)
+            elif not (counts := self._was_written(connection, lease)):
                 subject = task_subject(lease.slide_id, lease.stage)
                 details = {"token": lease.token, "owner": self._owner, "state": ended.state}
-                append(
-                    connection, lease.study_id, [Change(self._actor, "late result refused", subject, details=details)]
-                )
-            else:
-                self._end(connection, row, ended)
-            return row is not None, self._take(connection, lease.study_id) if take_next else None
+                changes = [Change(self._actor, "late result refused", subject, details=details)]
+            following, taking = self._take(connection, lease.study_id) if take_next else (None, [])
+            append(connection, lease.study_id, [*changes, *taking])
+            return counts, following
 
     def release(self, lease: Lease, why: str) -> None:
         """Give back a task whose work was stopped through no fault of its own: the attempt does not count."""
@@ -189,20 +175,20 @@ class Leases:
 
     def _give_back(self, seen: Row[Any]) -> bool:
         with self._database.write() as connection:
-            still = and_(_is_task(seen), task.c.state == "leased", task.c.token == seen.token, task.c.beat == seen.beat)
-            row = connection.execute(select(task).where(still).with_for_update()).one_or_none()
-            if row is None:
+            row, *rest = tasks_from(connection, seen)
+            if (row.state, row.token, row.beat) != ("leased", seen.token, seen.beat):
                 return False
             why = f"the worker that had it ({row.owner}) is gone or silent"
-            self._end(connection, row, Ended("again", LOST_WORKER, why), action="lease lapsed")
+            lost = Ended("again", LOST_WORKER, why)
+            append(connection, row.study_id, self._end(connection, row, rest, lost, action="lease lapsed"))
             return True
 
-    def _take(self, connection: Connection, study_id: str) -> Lease | None:
-        if found(connection, study_id).state != "running":
-            return None
-        row = connection.execute(self._next(study_id)).one_or_none()
+    def _take(self, connection: Connection, study_id: str) -> tuple[Lease | None, list[Change]]:
+        """The next task, and what is to be logged of that."""
+        row = connection.execute(self._next, {"of_study": study_id, "now": self._wall()}).one_or_none()
         if row is None:
-            return None
+            found(connection, study_id)
+            return None, []
         values = {
             "state": "leased",
             "attempts": row.attempts + 1,
@@ -216,24 +202,17 @@ class Leases:
             "code": None,
             "message": None,
         }
-        append(connection, study_id, [self._change_task(connection, row, values, "task taken")])
-        return Lease(study_id, row.slide_id, row.position, row.stage, values["token"], values["attempts"])
+        lease = Lease(study_id, row.slide_id, row.position, row.stage, row.token + 1, row.attempts + 1)
+        return lease, [self._change_task(connection, row, values, "task taken")]
 
-    def _next(self, study_id: str) -> Any:
-        now, most = self._wall(), min(self._limits.max_attempts, _MOST_DOUBLINGS)
-        waits = [(task.c.attempts <= attempts, self._limits.wait_s(attempts)) for attempts in range(1, most + 1)]
-        longest_s = case(*waits, else_=self._limits.wait_s(self._limits.max_attempts))
-        # A time further ahead than the task's own back-off was written by a clock that has stepped since.
-        is_due = or_(task.c.not_before.is_(None), task.c.not_before <= now, task.c.not_before > now + longest_s)
-        return (
-            select(task)
-            .where(task.c.study_id == study_id, task.c.state == "ready", is_due)
-            .order_by(task.c.priority.desc(), task.c.position.desc(), task.c.ordinal)
-            .limit(1)
-            .with_for_update(skip_locked=True)
-        )
+    def _end(
+        self, connection: Connection, row: Row[Any], rest: Sequence[Row[Any]], ended: Ended, *, action: str = ""
+    ) -> list[Change]:
+        """Write down how a task ended, and what that means for the slide. Returns what is to be logged.
 
-    def _end(self, connection: Connection, row: Row[Any], ended: Ended, *, action: str = "") -> None:
+        Args:
+            rest: the slide's later tasks.
+        """
         if ended.state == "again" and row.attempts >= self._limits.max_attempts:
             said = f"set aside after {row.attempts} attempts; the last: {ended.message or ended.code}"
             ended = Ended("failed", SET_ASIDE, said, ended.seconds)
@@ -251,17 +230,15 @@ class Leases:
         }
         changes = [self._change_task(connection, row, values, action or _RESULT.get(ended.state, "task ended"))]
         if ended.state != "again":
-            changes += self._go_on(connection, row, ended)
-        append(connection, row.study_id, changes)
+            changes += self._go_on(connection, row, rest, ended)
+        return changes
 
-    def _go_on(self, connection: Connection, row: Row[Any], ended: Ended) -> list[Change]:
+    def _go_on(self, connection: Connection, row: Row[Any], rest: Sequence[Row[Any]], ended: Ended) -> list[Change]:
         """After a task that is over: the slide's next one is ready, or the slide has ended."""
-        of_slide = and_(task.c.study_id == row.study_id, task.c.slide_id == row.slide_id)
-        rest = connection.execute(
-            select(task).where(of_slide, task.c.position > row.position).order_by(task.c.position)
-        ).all()
         if ended.state == "done" and rest:
             changes = [self._change_task(connection, rest[0], {"state": "ready"}, "task ready")]
+            if ended.source_sha256 is None:
+                return changes
             return changes + self._change_slide(connection, row, {"source_sha256": ended.source_sha256}, "slide read")
         changes = [self._change_task(connection, each, {"state": "ended"}, "task dropped") for each in rest]
         values = {
@@ -275,7 +252,7 @@ class Leases:
 
     def _change_task(self, connection: Connection, row: Row[Any], values: dict[str, Any], action: str) -> Change:
         # The message stays out of the log, which nothing is ever deleted from: it may name a patient's file.
-        connection.execute(update(task).where(_is_task(row)).values(values))
+        connection.execute(UPDATE_TASK, {**of_slide(row), "of_position": row.position, **values})
         before = dict(row._mapping)
         after = before | values
         return Change(
@@ -289,13 +266,12 @@ class Leases:
         )
 
     def _change_slide(self, connection: Connection, row: Row[Any], values: dict[str, Any], action: str) -> list[Change]:
-        is_slide = and_(slide.c.study_id == row.study_id, slide.c.slide_id == row.slide_id)
-        before = dict(connection.execute(select(slide).where(is_slide)).one()._mapping)
+        before = dict(connection.execute(SLIDE_ROW, of_slide(row)).one()._mapping)
         values["source_sha256"] = values["source_sha256"] or before["source_sha256"]
         after = before | values
         if after == before:
             return []
-        connection.execute(update(slide).where(is_slide).values(values))
+        connection.execute(UPDATE_SLIDE, {**of_slide(row), **values})
         subject, hashes = slide_subject(row.slide_id), (hash_row(before, SLIDE), hash_row(after, SLIDE))
         details = {name: after[name] for name in ("state", "code", "source_sha256")}
         return [Change(self._actor, action, subject, "", *hashes, details)]

@@ -15,8 +15,9 @@ from pipeline.study.chain import canonical
 from pipeline.study.content import output_sha256
 from pipeline.study.ending import Ending
 from pipeline.study.leakage import check_leakage
-from pipeline.study.leases import Ended, Lease, Leases, Limits
+from pipeline.study.leases import Ended, Lease, Leases
 from pipeline.study.ledger import Ledger, NewSlide
+from pipeline.study.limits import Limits
 from pipeline.study.measures import measures_of
 from pipeline.study.origin import Origin, write_origin
 from pipeline.study.owner import this_process

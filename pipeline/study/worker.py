@@ -19,7 +19,8 @@ from pipeline.progress import Advance
 from pipeline.run_record import INTERNAL_ERROR, SlideOutcome
 from pipeline.study.database import LedgerAwayError
 from pipeline.study.ending import Ending
-from pipeline.study.leases import Ended, Lease, Leases, Limits
+from pipeline.study.leases import Ended, Lease, Leases
+from pipeline.study.limits import Limits
 from pipeline.study.patience import Answer, patiently
 
 MAY_HEAL = frozenset({"locked", "disk_full", "failed_process"})

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from pipeline.project import Project
-from pipeline.study.leases import Ended, Leases, Limits
+from pipeline.study.leases import Ended, Leases
 from pipeline.study.ledger import Ledger, NewSlide
+from pipeline.study.limits import Limits
 from pipeline.study.opening import open_ledger
 from pipeline.study.owner import Owner
 

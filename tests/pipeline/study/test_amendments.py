@@ -9,7 +9,8 @@ import pytest
 from pipeline.errors import BadManifestError
 from pipeline.project import Project
 from pipeline.study.amendments import amend
-from pipeline.study.leases import Ended, Leases, Limits
+from pipeline.study.leases import Ended, Leases
+from pipeline.study.limits import Limits
 from pipeline.study.owner import this_process
 from pipeline.study.protocol import AboutStudy, new_protocol
 from pipeline.study.study import Study, begin_study, begun_study

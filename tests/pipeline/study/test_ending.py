@@ -12,8 +12,9 @@ import pytest
 from sqlalchemy import text
 
 from pipeline.study.ending import ended_by_signals
-from pipeline.study.leases import Leases, Limits
+from pipeline.study.leases import Leases
 from pipeline.study.ledger import NewSlide
+from pipeline.study.limits import Limits
 from pipeline.study.owner import this_process
 from pipeline.study.verify import verify_log
 from pipeline.study.worker import Output, Worker

@@ -15,8 +15,9 @@ from pipeline.files import sha256_of
 from pipeline.project import Project
 from pipeline.study.amendments import freeze
 from pipeline.study.erasure import erase
-from pipeline.study.leases import Ended, Leases, Limits
+from pipeline.study.leases import Ended, Leases
 from pipeline.study.ledger import Ledger
+from pipeline.study.limits import Limits
 from pipeline.study.owner import this_process
 from pipeline.study.protocol import Protocol, study_dir
 from pipeline.study.reading_order import lay_out

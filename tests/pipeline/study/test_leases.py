@@ -10,8 +10,9 @@ from dataclasses import replace
 import pytest
 
 from pipeline.study.database import Database, LedgerAwayError
-from pipeline.study.leases import SET_ASIDE, Ended, Leases, Limits
+from pipeline.study.leases import SET_ASIDE, Ended, Leases
 from pipeline.study.ledger import Ledger, NewSlide
+from pipeline.study.limits import Limits
 from pipeline.study.owner import Owner, this_process
 from pipeline.study.verify import verify_log
 from tests.pipeline.study.conftest import STAGES

@@ -19,8 +19,9 @@ from pipeline.cli import cli
 from pipeline.config import load_settings
 from pipeline.errors import UnreadableError
 from pipeline.study.database import Database
-from pipeline.study.leases import Ended, Leases, Limits
+from pipeline.study.leases import Ended, Leases
 from pipeline.study.ledger import Ledger, NewSlide
+from pipeline.study.limits import Limits
 from pipeline.study.owner import this_process
 from pipeline.study.verify import verify_log
 from tests.postgres import Postgres

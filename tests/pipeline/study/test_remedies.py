@@ -12,8 +12,9 @@ from pipeline.errors import GemslideError
 from pipeline.project import Project
 from pipeline.run_record import INTERNAL_ERROR
 from pipeline.study.failures import Failures, failures_of
-from pipeline.study.leases import LOST_WORKER, SET_ASIDE, Ended, Leases, Limits
+from pipeline.study.leases import LOST_WORKER, SET_ASIDE, Ended, Leases
 from pipeline.study.ledger import NewSlide
+from pipeline.study.limits import Limits
 from pipeline.study.opening import open_ledger
 from pipeline.study.owner import this_process
 from pipeline.study.remedies import OTHER, REMEDIES, remedies_of, remedy_of

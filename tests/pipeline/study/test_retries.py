@@ -7,8 +7,9 @@ import threading
 import pytest
 
 from pipeline.errors import BadManifestError
-from pipeline.study.leases import Ended, Leases, Limits
+from pipeline.study.leases import Ended, Leases
 from pipeline.study.ledger import NewSlide
+from pipeline.study.limits import Limits
 from pipeline.study.owner import this_process
 from pipeline.study.retries import retry
 from pipeline.study.search import NO_CODE

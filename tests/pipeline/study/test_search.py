@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from pipeline.errors import BadManifestError
-from pipeline.study.leases import Ended, Leases, Limits
+from pipeline.study.leases import Ended, Leases
 from pipeline.study.ledger import NewSlide
+from pipeline.study.limits import Limits
 from pipeline.study.owner import this_process
 from pipeline.study.search import MAX_WORDS, NO_CODE, SlideSearch, find_slides
 

@@ -10,7 +10,8 @@ from sqlalchemy import text
 
 from pipeline.errors import BadRecipeError, DamagedStoreError, DiskFullError, UnreadableError
 from pipeline.study.anchors import countersign, make_anchor, read_anchor, trusted_hashes
-from pipeline.study.leases import Ended, Leases, Limits
+from pipeline.study.leases import Ended, Leases
+from pipeline.study.limits import Limits
 from pipeline.study.owner import this_process
 from pipeline.study.sign_off import find_false_signatures, read_signatures, sign_report
 from pipeline.study.signing import new_key, open_key, read_public_key

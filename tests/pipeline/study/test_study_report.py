@@ -20,8 +20,9 @@ from pipeline.evaluation.delong import delong_auc
 from pipeline.files import sha256_of
 from pipeline.project import Project
 from pipeline.study.chain import canonical
-from pipeline.study.leases import Ended, Leases, Limits
+from pipeline.study.leases import Ended, Leases
 from pipeline.study.ledger import Ledger
+from pipeline.study.limits import Limits
 from pipeline.study.owner import this_process
 from pipeline.study.protocol import Protocol, study_dir
 from pipeline.study.reading_order import lay_out

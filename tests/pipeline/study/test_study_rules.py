@@ -10,7 +10,8 @@ from pydantic import ValidationError
 from pipeline.errors import BadManifestError
 from pipeline.study.amendments import changed_sections
 from pipeline.study.anchors import countersign, make_anchor
-from pipeline.study.leases import Leases, Limits
+from pipeline.study.leases import Leases
+from pipeline.study.limits import Limits
 from pipeline.study.owner import this_process
 from pipeline.study.priorities import prioritize
 from pipeline.study.protocol import TEMPLATES

@@ -9,8 +9,9 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
 from pipeline.study.chain import ERASABLE, FIRST, HASHED, Change, append, hash_of
-from pipeline.study.leases import Ended, Leases, Limits
+from pipeline.study.leases import Ended, Leases
 from pipeline.study.ledger import Ledger
+from pipeline.study.limits import Limits
 from pipeline.study.owner import this_process
 from pipeline.study.verify import verify_log
 

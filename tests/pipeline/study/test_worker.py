@@ -10,8 +10,9 @@ from pipeline.jobs.key import Key
 from pipeline.jobs.stage import Stage, StageReport
 from pipeline.progress import Advance
 from pipeline.run_record import SlideOutcome
-from pipeline.study.leases import Lease, Leases, Limits
+from pipeline.study.leases import Lease, Leases
 from pipeline.study.ledger import Ledger
+from pipeline.study.limits import Limits
 from pipeline.study.owner import Owner, this_process
 from pipeline.study.worker import Output, Worker
 

@@ -1,0 +1,24 @@
+"""How patient a study is with its tasks: how long a silent worker has one, how often and when it is tried again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+LONGEST_BACKOFF_S = 3600.0
+MOST_DOUBLINGS = 30
+"""Enough for an hour, from a millisecond on."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How patient a study is."""
+
+    lease_s: float = 30.0
+    max_attempts: int = 3
+    backoff_s: float = 5.0
+    """Before the second attempt; doubled before each further one, up to an hour."""
+
+    def wait_s(self, attempts: int) -> float:
+        """Before the next attempt, after so many."""
+        doublings = min(max(attempts - 1, 0), MOST_DOUBLINGS)
+        return min(self.backoff_s * 2.0**doublings, max(self.backoff_s, LONGEST_BACKOFF_S))
