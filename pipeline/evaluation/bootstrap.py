@@ -7,7 +7,9 @@ percentile intervals (Efron & Tibshirani 1993, chapter 13).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,10 +25,13 @@ MIN_SHARE = 0.8
 """Of the resamples must have a measure (both classes occur, for an AUC), or there is no interval."""
 MAX_HELD = 1_000_000
 """Numbers held at a time: resamples are worked through in pieces."""
+BLOCK = 100
+"""Resamples that one thread works on at a time."""
 
 _SAME = 1e-12
 
 Values = NDArray[np.float64]
+Counts = NDArray[np.unsignedinteger]
 
 
 @dataclass(frozen=True)
@@ -44,7 +49,7 @@ class Estimate:
 class Resamples:
     """How often each patient was drawn, and whose each item (tile, slide) is."""
 
-    counts_rp: NDArray[np.unsignedinteger]
+    counts_rp: Counts
     """(resamples, patients); no rows where there are too few patients for intervals."""
     patient_of: NDArray[np.int64]
     """Column of each item's patient."""
@@ -57,18 +62,17 @@ class Resamples:
             patients: the patient of each item.
         """
         names, patient_of = np.unique(np.asarray(patients, dtype=str), return_inverse=True)
-        drawn = _drawn(len(names), resamples if len(names) >= FEWEST_PATIENTS else 0, seed)
-        return cls(drawn, patient_of.astype(np.int64))
+        return cls(_drawn(len(names), resamples, seed), patient_of.astype(np.int64))
 
     @property
     def num_patients(self) -> int:
         return self.counts_rp.shape[1] if len(self.patient_of) else 0
 
-    def pieces(self, width: int) -> list[Values]:
+    def pieces(self, width: int) -> Iterator[Values]:
         """The counts in pieces, so that (resamples × `width`) numbers fit into memory."""
         rows = max(1, MAX_HELD // max(width, 1))
-        starts = range(0, len(self.counts_rp), rows)
-        return [self.counts_rp[start : start + rows].astype(np.float64) for start in starts]
+        for start in range(0, len(self.counts_rp), rows):
+            yield self.counts_rp[start : start + rows].astype(np.float64)
 
     def sum_by_patient(self, values: NDArray[np.number]) -> Values:
         """Sums of the items' values for each patient: (patients, …) of (items, …)."""
@@ -91,22 +95,30 @@ class Draws:
 
     def __init__(self, resamples: int, seed: int) -> None:
         self._resamples, self._seed = resamples, seed
-        self._last: Resamples | None = None
+        self._last: tuple[int, Counts] | None = None
 
-    def of(self, patients: NDArray[np.str_]) -> Resamples:
-        """As `Resamples.draw` has it."""
-        names, patient_of = np.unique(patients, return_inverse=True)
-        if self._last is None or self._last.counts_rp.shape[1] != max(len(names), 1):
-            self._last = Resamples.draw(patients, resamples=self._resamples, seed=self._seed)
-        return Resamples(self._last.counts_rp, patient_of.astype(np.int64))
+    def of(self, patients: NDArray[np.str_] | NDArray[np.integer]) -> Resamples:
+        """As `Resamples.draw` has it; patients can be numbers, too."""
+        distinct, patient_of = np.unique(patients, return_inverse=True)
+        if self._last is None or self._last[0] != len(distinct):
+            self._last = (len(distinct), _drawn(len(distinct), self._resamples, self._seed))
+        return Resamples(self._last[1], patient_of.astype(np.int64))
 
 
-def _drawn(patients: int, resamples: int, seed: int) -> NDArray[np.unsignedinteger]:
-    """How often each patient is drawn, (resamples, patients)."""
-    random = np.random.default_rng(seed)
-    counts = np.zeros((resamples, max(patients, 1)), np.uint16 if patients < 2**16 else np.uint32)
-    for row in counts:
-        row[:] = np.bincount(random.integers(0, patients, patients), minlength=patients)
+def _drawn(patients: int, resamples: int, seed: int) -> Counts:
+    """How often each patient is drawn, (resamples, patients); no rows where there are too few patients."""
+    drawn = resamples if patients >= FEWEST_PATIENTS else 0
+    counts = np.zeros((drawn, max(patients, 1)), np.uint16 if patients < 2**16 else np.uint32)
+    starts = range(0, drawn, BLOCK)
+    seeds = np.random.SeedSequence(seed).spawn(len(starts))  # the same whatever the number of threads
+
+    def draw(start: int) -> None:
+        random = np.random.default_rng(seeds[start // BLOCK])
+        for row in counts[start : start + BLOCK]:
+            row[:] = np.bincount(random.integers(0, patients, patients), minlength=patients)
+
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
+        list(threads.map(draw, starts))
     return counts
 
 

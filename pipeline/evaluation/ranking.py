@@ -6,6 +6,7 @@ of a sparse matrix (scores × patients) with the weights, so that a thousand res
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -86,7 +87,7 @@ class Ranking:
         tp, fp = ((matrix @ weights.T).T.cumsum(1) for matrix in (self._positive_tp, self._negative_tp))
         return Counts(tp, fp)
 
-    def pieces(self) -> list[Values]:
+    def pieces(self) -> Iterator[Values]:
         """The resamples' weights, in pieces whose counts fit into memory."""
         return self.resamples.pieces(len(self.scores))
 

@@ -26,18 +26,18 @@ class _Entries:
     rank: Indices
     """Of the score, among all distinct scores; 0 is the highest."""
     patient: Indices
-    number: Values | None
+    number: Indices | None
     """How many items; None where each is one."""
 
     @classmethod
     def of(cls, rank: Indices, patient: Indices, num_patients: int) -> _Entries:
         key, number = np.unique(rank * num_patients + patient, return_counts=True)
         is_one = bool((number == 1).all())
-        return cls(key // num_patients, key % num_patients, None if is_one else number.astype(np.float64))
+        return cls(key // num_patients, key % num_patients, None if is_one else number.astype(np.int64))
 
-    def weights(self, counts_p: NDArray[np.number]) -> Values:
+    def weights(self, counts_p: NDArray[np.unsignedinteger]) -> NDArray[np.integer]:
         """What a resample has of each entry."""
-        drawn: Values = counts_p.take(self.patient).astype(np.float64)
+        drawn = counts_p.take(self.patient)
         return drawn if self.number is None else drawn * self.number
 
 
@@ -63,7 +63,8 @@ class ResampledRoc:
         through = np.searchsorted(self._negatives.rank, self._positives.rank, side="right")
         areas = np.full(len(self._counts_rp), np.nan)
         for index, counts_p in enumerate(self._counts_rp):
-            weights, negatives = self._positives.weights(counts_p), _sums(self._negatives.weights(counts_p))
+            weights = self._positives.weights(counts_p).astype(np.float64)
+            negatives = _sums(self._negatives.weights(counts_p))
             pairs = weights.sum() * negatives[-1]
             if pairs:
                 # A positive is above the negatives that are not before it, and half of those that share its score.
@@ -86,14 +87,19 @@ class ResampledRoc:
             x = fpr_grid * fp[-1]
             corner = last_of[np.searchsorted(fp, x + _TOLERANCE, side="right") - 1]
             after = np.minimum(corner + 1, self._num_scores)
-            x0, x1, y0, y1 = fp[corners_n[corner]], fp[corners_n[after]], tp[corners_p[corner]], tp[corners_p[after]]
+            x0, x1, y0, y1 = (
+                fp[corners_n[corner]],
+                fp[corners_n[after]],
+                tp[corners_p[corner]],
+                tp[corners_p[after]],
+            )
             share = np.divide(x - x0, x1 - x0, out=np.zeros_like(x), where=x1 > x0)
             found[index] = (y0 + np.clip(share, 0, 1) * (y1 - y0)) / tp[-1]
         return found
 
 
-def _sums(weights: Values) -> Values:
-    """Sums of the first entries: of none, of one …"""
-    sums = np.zeros(len(weights) + 1)
+def _sums(weights: NDArray[np.integer]) -> Indices:
+    """Sums of the first entries: of none, of one … Whole numbers, which are added up three times as fast as others."""
+    sums = np.zeros(len(weights) + 1, np.int64)
     np.cumsum(weights, out=sums[1:])
     return sums

@@ -27,7 +27,8 @@ class Cases:
     class_names: tuple[str, ...]
     slides: NDArray[np.str_]
     """The slide of each case; of a patient, the first one."""
-    patients: NDArray[np.str_]
+    patients: NDArray[np.int64]
+    """Number of each case's patient."""
     truth_nk: NDArray[np.bool_]
     """bool (cases, classes)."""
     scores_nk: NDArray[np.float64]
@@ -83,10 +84,16 @@ def _cases(class_names: tuple[str, ...], found: list[tuple[str, str, NDArray[np.
     return Cases(
         class_names,
         np.array([each[0] for each in found], dtype=str),
-        np.array([each[1] for each in found], dtype=str),
+        _numbers([each[1] for each in found]),
         np.array([each[2] for each in found], dtype=bool).reshape(shape),
         np.array([each[3] for each in found], dtype=np.float64).reshape(shape),
     )
+
+
+def _numbers(patients: Sequence[str]) -> NDArray[np.int64]:
+    """A number for each patient, in the order in which they come first."""
+    known: dict[str, int] = {}
+    return np.array([known.setdefault(patient, len(known)) for patient in patients], dtype=np.int64)
 
 
 def _by_patient(slides: Cases) -> Cases:
@@ -125,7 +132,7 @@ def _tiles(facts: Facts, endpoint: Endpoint) -> Cases:
             "that are done. Make it of the study's slides with `gemslide tile`."
         )
     slides, owners, truth_nk, scores_nk = (np.concatenate(each) for each in zip(*parts, strict=True))
-    return Cases(class_names, slides.astype(str), owners.astype(str), truth_nk, scores_nk)
+    return Cases(class_names, slides.astype(str), _numbers(owners.tolist()), truth_nk, scores_nk)
 
 
 def groups_of(facts: Facts, cases: Cases, column: str) -> dict[str, NDArray[np.bool_]]:

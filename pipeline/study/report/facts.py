@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,6 +58,24 @@ def gather(of: Study) -> Facts:
     Raises:
         BadManifestError, ChangedSourceError: the manifest is not there, or not what it was.
     """
+    with _nothing_collected():
+        return _gathered(of)
+
+
+@contextmanager
+def _nothing_collected() -> Iterator[None]:
+    """Without Python's garbage collector, which looks at the millions of rows again and again as they come: all of them
+    stay, and it would take longer than reading them."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _gathered(of: Study) -> Facts:
     cohort, _ = load_study_cohort(of.protocol, of.folder, expected_sha256=of.manifest_sha256)
     with of.ledger.database.read() as connection:
         row = found(connection, of.study_id)
