@@ -146,4 +146,22 @@ def _copy_results(folder: Path, facts: Facts, key: PseudonymKey, results: Sequen
                 if Path(name).name != name or source.is_symlink() or not source.is_file():
                     raise BadManifestError(f"{source}: there is no such result, so it cannot be exported.")
                 target.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(source, target / name)
+                _copy_result(source, target / name, slide_id, target.name)
+
+
+def _copy_result(source: Path, target: Path, slide_id: str, pseudonym: str) -> None:
+    """A copy in which a table has the pseudonym where it names its own slide; the scan finds every other name."""
+    if source.suffix != ".csv":
+        shutil.copyfile(source, target)
+        return
+    with source.open(encoding="utf-8", newline="") as read, target.open("w", encoding="utf-8", newline="") as written:
+        rows, writer = csv.reader(read), csv.writer(written, lineterminator="\n")
+        try:
+            header = next(rows, [])
+            writer.writerow(header)
+            named = [index for index, column in enumerate(header) if column == "slide_id"]
+            for row in rows:
+                is_own = [index for index in named if row[index : index + 1] == [slide_id]]
+                writer.writerow([pseudonym if index in is_own else cell for index, cell in enumerate(row)])
+        except (UnicodeDecodeError, csv.Error) as error:
+            raise LeakageError(f"{source}: cannot be read as a table ({error}), so it cannot be exported.") from error

@@ -33,7 +33,7 @@ def study(ledger: Ledger, tmp_path: Path) -> Study:
     for row in ledger.slides("s", state="done"):
         folder = made.project.result_dir(row.slide_id, MODEL)
         folder.mkdir(parents=True)
-        (folder / "predictions.csv").write_text("minx,miny,prob\n0,0,0.5\n")
+        (folder / "predictions.csv").write_text(f"slide_id,minx,miny,prob_tumour\n{folder.name},0,0,0.5\n")
     return made
 
 
@@ -52,7 +52,9 @@ def test_an_export_holds_pseudonyms_alone_and_they_are_the_key_s(study, tmp_path
     slides = list(csv.DictReader((done.folder / "slides.csv").read_text().splitlines()))
     assert {row["slide_id"] for row in slides} >= {key.pseudonym("slide", "S-00"), key.pseudonym("slide", "S-29")}
     assert len({row["patient"] for row in slides}) == 18
-    assert (done.folder / MODEL / key.pseudonym("slide", "S-07") / "predictions.csv").is_file()
+    pseudonym = key.pseudonym("slide", "S-07")
+    predictions = (done.folder / MODEL / pseudonym / "predictions.csv").read_text()
+    assert predictions == f"slide_id,minx,miny,prob_tumour\n{pseudonym},0,0,0.5\n"
     answers = (done.folder / "answers.csv").read_text()
     assert key.pseudonym("reader", "r-1") in answers
     [*_, entry] = study.ledger.history("s", "study")
@@ -68,6 +70,9 @@ def test_a_result_that_names_somebody_is_never_let_out(study, tmp_path):
     with pytest.raises(LeakageError, match=r"predictions\.csv: names a slide, patient, site, reader or file"):
         export_study(study, tmp_path / "out", key, results=["predictions.csv"], actor="ada")
     assert not (tmp_path / "out").exists()
+    (study.project.result_dir("S-07", MODEL) / "predictions.csv").write_bytes(b"slide_id\n\xff\n")
+    with pytest.raises(LeakageError, match=r"predictions\.csv: cannot be read as a table"):
+        export_study(study, tmp_path / "out", key, results=["predictions.csv"], actor="ada")
     with pytest.raises(BadManifestError, match="no such result"):
         export_study(study, tmp_path / "out", key, results=["../S-08/predictions.csv"], actor="ada")
     assert [path.name for path in tmp_path.iterdir() if "out" in path.name] == []
