@@ -26,8 +26,22 @@ def workers_that_fit() -> int:
     return max(1, min(len(os.sched_getaffinity(0)), psutil.virtual_memory().available // WORKER_BYTES))
 
 
+def slots(devices: Sequence[str], workers: int | None, *, fit: int) -> list[str]:
+    """What device each worker has: one worker for each device, in turns where more are asked for; on the CPU as many
+    as fit.
+
+    Args:
+        devices: as `named_devices` gives them; "cuda:0+cuda:1" is one.
+        workers: how many are asked for; None: as many as there are devices, and as fit.
+    """
+    is_cpu = all(device == "cpu" for device in devices)
+    number = workers or (fit if is_cpu else min(fit, len(devices)))
+    return [devices[index % len(devices)] for index in range(number)]
+
+
 @dataclass
 class _Running:
+    command: list[str]
     process: subprocess.Popen[bytes]
     began: float
 
@@ -36,16 +50,14 @@ class LocalPool:
     """Processes that work on a study until it is over.
 
     Args:
-        command: of one worker.
-        workers: how many at a time.
+        commands: of each worker that is to run at a time.
         is_over: asked when a worker ended; then nobody is started again.
     """
 
-    def __init__(self, command: list[str], workers: int, is_over: Callable[[], bool]) -> None:
-        self._command = command
-        self._workers = workers
+    def __init__(self, commands: Sequence[list[str]], is_over: Callable[[], bool]) -> None:
+        self._commands = commands
         self._is_over = is_over
-        threads = max(1, len(os.sched_getaffinity(0)) // workers)
+        threads = max(1, len(os.sched_getaffinity(0)) // len(commands))
         self._environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
 
     def run(self) -> None:
@@ -55,7 +67,7 @@ class LocalPool:
             ProcessFailedError: workers ended at once, again and again.
         """
         previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
-        running = [self._start() for _ in range(self._workers)]
+        running = [self._start(command) for command in self._commands]
         early = EarlyEnds()
         try:
             while running:
@@ -65,15 +77,15 @@ class LocalPool:
                         continue
                     how = f"with exit code {each.process.returncode}; what they said stands above"
                     early.add(time.monotonic() - each.began, how)
-                    running.append(self._start())
+                    running.append(self._start(each.command))
                 time.sleep(_POLL_S)
         finally:
             end_processes([each.process for each in running])
             signal.signal(signal.SIGTERM, previous)
 
-    def _start(self) -> _Running:
-        process = subprocess.Popen(self._command, env=self._environment, preexec_fn=die_with_parent)
-        return _Running(process, time.monotonic())
+    def _start(self, command: list[str]) -> _Running:
+        process = subprocess.Popen(command, env=self._environment, preexec_fn=die_with_parent)
+        return _Running(command, process, time.monotonic())
 
 
 def end_processes(processes: Sequence[subprocess.Popen[bytes]]) -> None:

@@ -11,8 +11,9 @@ from importlib import import_module
 
 from pipeline.config import StudyConfig
 from pipeline.errors import BadRecipeError
+from pipeline.inference.devices import named_devices
 from pipeline.study.ending import kept_signals
-from pipeline.study.local_pool import LocalPool, worker_command, workers_that_fit
+from pipeline.study.local_pool import LocalPool, slots, worker_command, workers_that_fit
 from pipeline.study.order import LEDGER_VARIABLE, Order
 from pipeline.study.owner import machine_id
 from pipeline.study.study import Study
@@ -29,7 +30,9 @@ def start_workers(
 
     Args:
         on: "local", "dask" (a cluster of this machine), "slurm", or the address of a Dask scheduler.
-        workers: how many; None: as many as fit, or one for each Dask worker that is there.
+        workers: how many; None: as many as fit, one for each device that is not the CPU, or one for each Dask worker
+            that is there.
+        devices: of each worker; on this machine they are given to the workers one by one.
         tell: called with a line for each task that workers elsewhere have ended, and for what else happens there.
 
     Raises:
@@ -41,8 +44,9 @@ def start_workers(
     order = order_for(study, devices)
     most = max(1, study.ledger.counts(study.study_id).slides["pending"])
     if on == "local":
-        command = worker_command(order.study_id, order.project, order.devices)
-        LocalPool(command, min(workers or workers_that_fit(), most), watching.is_over).run()
+        own = slots(named_devices(devices), workers, fit=workers_that_fit())[:most]
+        commands = [worker_command(order.study_id, order.project, device) for device in own]
+        LocalPool(commands, watching.is_over).run()
         return
     with kept_signals():
         _check_installed(on)  # dask-jobqueue takes Ctrl+C for itself as it is imported

@@ -51,7 +51,9 @@ def study_run(
         int | None,
         typer.Option(min=1, max=1024, help="How many workers.", show_default="as many as fit; a Dask cluster's"),
     ] = None,
-    devices: DevicesOption = "cpu",
+    devices: Annotated[
+        str, typer.Option(help='As for `gemslide infer`; on this machine "cuda:0,cuda:1" is a worker for each.')
+    ] = "cpu",
     on: Annotated[
         str,
         typer.Option(
