@@ -103,18 +103,33 @@ class _Process:
             WorkerCrashedError: the process is gone. The next task starts another.
         """
         try:
-            connection = self._connected()
-            connection.send(task)
-            result, error = connection.recv()
+            result, error = self._given(task).recv()
         except (EOFError, OSError) as gone:
-            with self._lock:
-                crashed, self._process = self._process, None
-            if crashed:
-                crashed.join()
-            raise WorkerCrashedError(crashed.exitcode if crashed else None) from gone
+            raise WorkerCrashedError(self._forget()) from gone
         if error is not None:
             raise error
         return result
+
+    def _given(self, task: Any) -> Connection:
+        """The connection to a process that has taken the task. One that was ended while it had nothing to do, by
+        whoever was short of memory, is no fault of the task's: another takes it."""
+        is_new = self._process is None
+        try:
+            return _give(self._connected(), task)
+        except (EOFError, OSError):
+            if is_new:
+                raise
+            self._forget()
+            return _give(self._connected(), task)
+
+    def _forget(self) -> int | None:
+        """Let the next task have a new process. Returns the exit code of this one."""
+        with self._lock:
+            gone, self._process = self._process, None
+        if gone is None:
+            return None
+        gone.join()
+        return gone.exitcode
 
     def end(self) -> None:
         """End the process now, whatever it does; what it wrote serves the next run."""
@@ -139,6 +154,12 @@ class _Process:
             return self._connection
 
 
+def _give(connection: Connection, task: Any) -> Connection:
+    connection.send(task)
+    connection.recv()  # that it was taken
+    return connection
+
+
 def _serve(connection: Connection, work: Callable[[Any], Any]) -> None:
     """Do what is asked for until nobody asks any more."""
     begin_worker()
@@ -147,6 +168,7 @@ def _serve(connection: Connection, work: Callable[[Any], Any]) -> None:
             task = connection.recv()
         except EOFError:
             return
+        connection.send(None)
         connection.send(_outcome(work, task))
 
 

@@ -53,6 +53,20 @@ class Toy(Stage):
         return StageReport(SlideOutcome(self.slide_id, "done", message=result))
 
 
+def own_pid(task: str) -> int:
+    return os.getpid()
+
+
+def test_a_process_that_is_ended_between_two_tasks_costs_none():
+    with Pool(own_pid, 1) as pool:
+        pids = []
+        for number in range(4):
+            (pid,) = pool.in_order([f"task {number}"])
+            pids.append(pid)
+            os.kill(pid, signal.SIGKILL)
+    assert len(set(pids)) == 4
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 def test_every_slide_ends_once_and_an_error_a_crash_or_a_bug_costs_one(tmp_path, capfd, workers):
     names = ["a", "refuse", "b", *(["crash"] if workers > 1 else []), "memory", "bug", "c"]
