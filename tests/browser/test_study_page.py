@@ -23,10 +23,15 @@ TICK_PX = 16
 
 def click_until(page: Page, x: float, y: float, seen: Callable[[], bool]) -> None:
     """Click on a table until the page has taken it: a table of Streamlit misses a click while it is drawn again."""
+    from playwright.sync_api import Error
+
     wait_for(page, "document.querySelectorAll('[data-testid=stDataFrame]').length === 1")
-    page.get_by_test_id("stDataFrame").scroll_into_view_if_needed()
-    for _ in range(4):
-        click_table(page, x, y)
+    for _ in range(6):
+        try:
+            page.get_by_test_id("stDataFrame").scroll_into_view_if_needed()
+            click_table(page, x, y)
+        except Error:  # it was drawn again in the middle of that
+            continue
         give_up = time.monotonic() + 15
         while time.monotonic() < give_up:
             if seen():
