@@ -9,7 +9,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
 from pipeline.evaluation import figures
@@ -22,6 +21,7 @@ from pipeline.evaluation.one_class import AUROC, NamedCurve
 from pipeline.evaluation.result import Evaluation
 from pipeline.evaluation.tidy import as_csv, as_json
 from pipeline.files import new_folder, write_text_atomic
+from pipeline.html_templates import templates_in
 from pipeline.inference.results import heatmap_name
 from pipeline.project import Project
 from pipeline.units import RESEARCH_USE
@@ -30,7 +30,6 @@ from training.foundation.reading import read_regular
 MAX_IMAGE_BYTES = 64 * 2**20
 MAX_IMAGES = 24
 """Heatmaps in one page: more make it too large to send."""
-TEMPLATES = Path(__file__).parent
 SLIDE_SCORES = {
     "max": "the highest probability of its cells",
     "mean": "the mean probability of its cells",
@@ -70,13 +69,7 @@ def _write_detections(target: Path, evaluation: Evaluation) -> None:
 
 
 def _page(project: Project, evaluation: Evaluation) -> str:
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        autoescape=select_autoescape(["j2", "html"]),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = templates_in(Path(__file__).parent)
     environment.filters["number"] = _number
     environment.filters["interval"] = _interval
     environment.filters["limits"] = _limits

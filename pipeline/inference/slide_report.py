@@ -11,11 +11,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template, select_autoescape
+from jinja2 import Template
 
 from pipeline.codecs.types import Pixels
 from pipeline.export.cells import fingerprint
 from pipeline.files import write_text_atomic
+from pipeline.html_templates import templates_in
 from pipeline.inference.heatmap import heatmap_png
 from pipeline.inference.hotspots import Hotspot
 from pipeline.inference.model_essentials import read_essentials
@@ -25,7 +26,6 @@ from pipeline.store.reader import StoreReader
 from pipeline.units import RESEARCH_USE
 from training.foundation.reading import read_regular
 
-TEMPLATES = Path(__file__).parent
 MAX_REPORT_BYTES = 64 * 2**20
 _PICTURE_IN = 5.2
 """Of the slide's longer side: half a page."""
@@ -88,10 +88,7 @@ def write_slide_report(
 
 @cache
 def _template() -> Template:
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATES), autoescape=select_autoescape(["j2", "html"]), undefined=StrictUndefined
-    )
-    return environment.get_template("slide_report.html.j2")
+    return templates_in(Path(__file__).parent).get_template("slide_report.html.j2")
 
 
 def _of_slide(reader: StoreReader) -> dict[str, Any]:

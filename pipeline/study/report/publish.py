@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup, escape
 
 from pipeline.errors import BadManifestError, ProcessFailedError
 from pipeline.files import new_folder, sha256_of
+from pipeline.html_templates import templates_in
 from pipeline.study.chain import Change, append
 from pipeline.study.report.compose import Section, sections_of
 from pipeline.study.report.facts import Facts, gather
@@ -23,7 +23,6 @@ from pipeline.study.study import Study
 from pipeline.study.verify import verify_log
 from pipeline.units import RESEARCH_USE
 
-TEMPLATES = Path(__file__).parent
 REPORTS_DIR = "reports"
 HTML_FILE, PDF_FILE, TABLES_DIR = "report.html", "report.pdf", "tables"
 KINDS_OF_TEXT = {"hash": r"[0-9a-f]{64}", "interval": r"\S{1,8} to \S{1,8}", "long": r"\S{24,}|.{60,}"}
@@ -75,13 +74,7 @@ def write_report(study: Study, *, actor: str, out: Path | None = None) -> Report
 
 def render(facts: Facts, sections: list[Section]) -> str:
     """The page."""
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        autoescape=select_autoescape(["j2", "html"]),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = templates_in(Path(__file__).parent)
     environment.filters["shown"] = shown
     environment.filters["image"] = _image
     environment.filters["coded"] = _coded
@@ -129,8 +122,8 @@ def as_pdf(page: str) -> bytes:
         from weasyprint.urls import URLFetcher
     except OSError as error:
         raise ProcessFailedError(
-            "the report's PDF needs Pango, which is not installed (Debian: libpango-1.0-0, libpangoft2-1.0-0; macOS: "
-            f"brew install pango). {str(error).splitlines()[0][:200]}"
+            "the report's PDF needs Pango, which is not installed (Debian: libpango-1.0-0, libpangoft2-1.0-0, "
+            f"libharfbuzz-subset0; macOS: brew install pango). {str(error).splitlines()[0][:200]}"
         ) from error
     inside = URLFetcher(allowed_protocols=["data"], fail_on_errors=True)  # type: ignore[no-untyped-call]
     return bytes(weasyprint.HTML(string=page, url_fetcher=inside).write_pdf())  # type: ignore[no-untyped-call]
