@@ -115,18 +115,23 @@ class Leases:
             whether the result counted (a worker whose lease was stolen comes too late), and the next task.
         """
         with self._database.write() as connection:
-            row, *rest = tasks_from(connection, lease)
-            counts = (row.state, row.token) == ("leased", lease.token)
-            changes = []
-            if counts:
-                changes = self._end(connection, row, rest, ended)
-            elif not (counts := self._was_written(connection, lease)):
-                subject = task_subject(lease.slide_id, lease.stage)
-                details = {"token": lease.token, "owner": self._owner, "state": ended.state}
-                changes = [Change(self._actor, "late result refused", subject, details=details)]
+            counts, changes = self._finish(connection, lease, ended)
             following, taking = self._take(connection, lease.study_id) if take_next else (None, [])
             append(connection, lease.study_id, [*changes, *taking])
             return counts, following
+
+    def _finish(self, connection: Connection, lease: Lease, ended: Ended) -> tuple[bool, list[Change]]:
+        still = tasks_from(connection, lease)
+        if not still:  # stolen, finished, and its slide erased since: the log must not name it again
+            return False, []
+        row, *rest = still
+        if (row.state, row.token) == ("leased", lease.token):
+            return True, self._end(connection, row, rest, ended)
+        if self._was_written(connection, lease):
+            return True, []
+        subject = task_subject(lease.slide_id, lease.stage)
+        details = {"token": lease.token, "owner": self._owner, "state": ended.state}
+        return False, [Change(self._actor, "late result refused", subject, details=details)]
 
     def release(self, lease: Lease, why: str) -> None:
         """Give back a task whose work was stopped through no fault of its own: the attempt does not count."""
@@ -175,9 +180,10 @@ class Leases:
 
     def _give_back(self, seen: Row[Any]) -> bool:
         with self._database.write() as connection:
-            row, *rest = tasks_from(connection, seen)
-            if (row.state, row.token, row.beat) != ("leased", seen.token, seen.beat):
-                return False
+            still = tasks_from(connection, seen)
+            if not still or (still[0].state, still[0].token, still[0].beat) != ("leased", seen.token, seen.beat):
+                return False  # finished meanwhile; its slide may even have been erased since
+            row, *rest = still
             why = f"the worker that had it ({row.owner}) is gone or silent"
             lost = Ended("again", LOST_WORKER, why)
             append(connection, row.study_id, self._end(connection, row, rest, lost, action="lease lapsed"))
@@ -277,8 +283,10 @@ class Leases:
         return [Change(self._actor, action, subject, "", *hashes, details)]
 
     def _mine(self, lease: Lease) -> Any:
-        return and_(_is_task(lease), task.c.state == "leased", task.c.token == lease.token)
-
-
-def _is_task(of: Any) -> Any:
-    return and_(task.c.study_id == of.study_id, task.c.slide_id == of.slide_id, task.c.position == of.position)
+        return and_(
+            task.c.study_id == lease.study_id,
+            task.c.slide_id == lease.slide_id,
+            task.c.position == lease.position,
+            task.c.state == "leased",
+            task.c.token == lease.token,
+        )

@@ -143,8 +143,26 @@ def test_a_slide_that_a_worker_has_is_not_erased(study, ledger):
         erase(grown, ["S-4"], actor="ada", why="request")
 
 
-def amend_to(study: Study) -> Study:
+def test_a_task_erased_between_two_looks_ends_no_worker_and_is_named_no_more(study, ledger):
+    write_manifest(study.folder, "S-1", NAME, "S-3", "S-4")
+    grown = amend_to(study)
+    late = Leases(ledger, replace(this_process(), began="1"), Limits(), actor="one that seems gone")
+    lease = late.take("s")
+    write_manifest(study.folder, "S-1", NAME, "S-3")
 
+    def while_the_watcher_looks() -> float:
+        late.finish(lease, Ended("unreadable"))
+        erase(grown, ["S-4"], actor="ada", why="request")
+        return 0.0
+
+    watcher = Leases(ledger, this_process(), Limits(), actor="watcher", clock=while_the_watcher_looks)
+    assert watcher.steal("s") == 0
+    assert late.finish(lease, Ended("done"), take_next=True) == (False, None)
+    assert "S-4" not in everything(ledger)
+    assert not verify_log(ledger.database, "s").findings
+
+
+def amend_to(study: Study) -> Study:
     after = replace(study, manifest_sha256=sha256_of(study.folder / "cohort.csv"))
     slides = slides_of(load_cohort(study.folder / "cohort.csv"))
     with study.ledger.database.write() as connection:
