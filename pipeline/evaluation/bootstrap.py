@@ -31,7 +31,7 @@ BLOCK = 100
 _SAME = 1e-12
 
 Values = NDArray[np.float64]
-Counts = NDArray[np.unsignedinteger]
+DrawnCounts = NDArray[np.unsignedinteger]
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Estimate:
 class Resamples:
     """How often each patient was drawn, and whose each item (tile, slide) is."""
 
-    counts_rp: Counts
+    counts_rp: DrawnCounts
     """(resamples, patients); no rows where there are too few patients for intervals."""
     patient_of: NDArray[np.int64]
     """Column of each item's patient."""
@@ -95,7 +95,7 @@ class Draws:
 
     def __init__(self, resamples: int, seed: int) -> None:
         self._resamples, self._seed = resamples, seed
-        self._last: tuple[int, Counts] | None = None
+        self._last: tuple[int, DrawnCounts] | None = None
 
     def of(self, patients: NDArray[np.str_] | NDArray[np.integer]) -> Resamples:
         """As `Resamples.draw` has it; patients can be numbers, too."""
@@ -105,7 +105,7 @@ class Draws:
         return Resamples(self._last[1], patient_of.astype(np.int64))
 
 
-def _drawn(patients: int, resamples: int, seed: int) -> Counts:
+def _drawn(patients: int, resamples: int, seed: int) -> DrawnCounts:
     """How often each patient is drawn, (resamples, patients); no rows where there are too few patients."""
     drawn = resamples if patients >= FEWEST_PATIENTS else 0
     counts = np.zeros((drawn, max(patients, 1)), np.uint16 if patients < 2**16 else np.uint32)
