@@ -136,8 +136,8 @@ def _disk(project: Path) -> Finding:
 
 
 def _pango() -> Finding:
-    there = find_library("pango-1.0") is not None and find_library("pangoft2-1.0") is not None
-    remedy = "Debian: apt-get install libpango-1.0-0 libpangoft2-1.0-0; macOS: brew install pango"
+    there = all(find_library(name) is not None for name in ("pango-1.0", "pangoft2-1.0", "harfbuzz-subset"))
+    remedy = "Debian: apt-get install libpango-1.0-0 libpangoft2-1.0-0 libharfbuzz-subset0; macOS: brew install pango"
     value = "found" if there else "not found"
     return Finding("Pango (PDF of gemslide study report)", there, value, remedy, is_required=False)
 

@@ -42,7 +42,8 @@ HOSTILE = '<script>alert("x")</script>, =1+1'
 SLIDES = 30
 DRAWS = Draws(200, seed=3)
 needs_pango = pytest.mark.skipif(
-    find_library("pangoft2-1.0") is None, reason="Pango is not installed (Debian: libpango-1.0-0, libpangoft2-1.0-0)"
+    None in map(find_library, ("pangoft2-1.0", "harfbuzz-subset")),
+    reason="Pango is not installed (Debian: libpango-1.0-0, libpangoft2-1.0-0, libharfbuzz-subset0)",
 )
 on_sqlite = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 """Where the database makes no difference."""
