@@ -73,7 +73,7 @@ system:
 
 # Only for people who change the viewer's TypeScript: the built bundle is committed.
 frontend:
-	cd pathology_app/viewer/frontend && npm ci && npm run check && npm run build
+	cd pathology_app/viewer/frontend && npm ci && npm run check && npm test && npm run build
 
 clean:
 	rm -rf $(VENV) demo test-artifacts

@@ -53,16 +53,15 @@ def slide_data(slide: OpenSlide) -> dict[str, Any]:
         "slide_id": reader.slide_id,
         "mpp0": reader.mpp0,
         "damaged": damaged_data(slide),
-        "tile_url": f"/tiles/{reader.slide_id}/{{level}}/{{col}}_{{row}}.jpg?v={slide.version}",
+        "tile_url": f"/tiles/{reader.slide_id}/{{level}}/{{col}}_{{row}}?v={slide.version}",
         "levels": [
             {
-                "level": level.level,
                 "width_px": level.width_px,
                 "height_px": level.height_px,
-                "chunk_px": level.chunk_px,
+                "tile_px": level.tile_px,
                 "downsample": level.downsample,
             }
-            for level in reader.levels
+            for level in slide.screen_levels
         ],
     }
 

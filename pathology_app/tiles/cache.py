@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +19,7 @@ from pipeline.store.labels import read_tissue
 from pipeline.store.layout import PREDICTIONS
 from pipeline.store.overlays import Predictions, list_predictions, read_predictions
 from pipeline.store.reader import StoreReader
+from pipeline.store.screen import ScreenLevel, screen_levels
 from training.foundation.names import ALLOWED, is_name
 
 PROJECT_VARIABLE = "GEMSLIDE_PROJECT"
@@ -56,6 +57,11 @@ class OpenSlide:
     version: str
     damaged: DamagedAreas | None = None
     """None where no damage is known."""
+
+    @cached_property
+    def screen_levels(self) -> tuple[ScreenLevel, ...]:
+        """The pyramid as the viewer asks for it."""
+        return screen_levels(self.reader)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """HTTP routes of the viewer. They run beside Streamlit in one process, or alone behind the same origin.
 
-    /tiles/{slide_id}/{level}/{col}_{row}.jpg
+    /tiles/{slide_id}/{level}/{col}_{row}      levels as `pipeline.store.screen` counts them; see tile_body.py
     /overlays/{slide_id}/{model_id}/{class_index}.png
     /damaged/{slide_id}.png
     /thumbnails/{slide_id}.jpg
@@ -23,9 +23,11 @@ from starlette.routing import BaseRoute, Route
 from pathology_app.text import READ_ERRORS, message_of
 from pathology_app.tiles.cache import BadLinkError, OpenSlide, SlideCache, UnknownNameError
 from pathology_app.tiles.overlay_png import mask_png, overlay_png
+from pathology_app.tiles.tile_body import MEDIA_TYPE, tile_body
 from pathology_app.viewer.bundle import bundle_path
 from pipeline.errors import GemslideError, UnreadableError
-from pipeline.store.render import render_chunk_jpeg, render_thumbnail_jpeg
+from pipeline.store.render import render_thumbnail_jpeg
+from pipeline.store.screen import tile_parts
 
 THUMBNAIL_PX = 320
 MAX_RENDERS = 8
@@ -55,14 +57,14 @@ class TileServer:
         self._limiter = anyio.CapacityLimiter(MAX_RENDERS)
 
     async def tile(self, request: Request) -> Response:
-        level, col, row = _numbers(request, r"(\d{1,9})/(\d{1,9})_(\d{1,9})\.jpg", "{level}/{col}_{row}")
+        level, col, row = _numbers(request, r"(\d{1,9})/(\d{1,9})_(\d{1,9})", "{level}/{col}_{row}")
         slide_id = request.path_params["slide_id"]
 
         def find() -> Found:
             slide = self._cache.slide(slide_id)
             return f"{slide.version}-{level}-{col}-{row}", lambda: _tile(slide, level, row, col)
 
-        return await self._answer(request, find, "image/jpeg")
+        return await self._answer(request, find, MEDIA_TYPE)
 
     async def thumbnail(self, request: Request) -> Response:
         (slide_id,) = _match(request, r"(.+)\.jpg", "{slide_id}.jpg")
@@ -116,8 +118,11 @@ class TileServer:
 
 
 def _tile(slide: OpenSlide, level: int, row: int, col: int) -> bytes:
+    levels = slide.screen_levels
+    if level >= len(levels):
+        raise NoSuchTileError(f"level {level}: slide {slide.reader.slide_id} has levels 0 to {len(levels) - 1}")
     try:
-        return render_chunk_jpeg(slide.reader, level, row, col)
+        return tile_body(tile_parts(slide.reader, levels[level], row, col))
     except IndexError as error:
         raise NoSuchTileError(f"slide {slide.reader.slide_id}: {error}") from error
 

@@ -1,4 +1,4 @@
-"""Chunks and thumbnails as a browser wants them."""
+"""Thumbnails, colours for the screen, and stripes where a slide is damaged."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from pipeline.codecs.types import Pixels
 from pipeline.errors import UnreadableError
 from pipeline.store.colour import ToSrgb
 from pipeline.store.damaged import damaged_cells, read_damaged
-from pipeline.store.layout import FILL_VALUE
 from pipeline.store.reader import StoreReader
 
 MAX_OVERVIEW_PX = 2**32
@@ -27,33 +26,9 @@ def _to_srgb(icc: bytes) -> ToSrgb:
     return ToSrgb(icc)
 
 
-@lru_cache(maxsize=8)
-def _white_jpeg(chunk_px: int) -> bytes:
-    return encode_jpeg(np.full((chunk_px, chunk_px, 3), FILL_VALUE, np.uint8))
-
-
 def for_screen(reader: StoreReader, pixels: Pixels) -> Pixels:
     """Pixels of a slide as sRGB: by the scanner's colour profile, where the store has one."""
     return _to_srgb(reader.icc)(pixels) if reader.icc else pixels
-
-
-def render_chunk_jpeg(reader: StoreReader, level: int, row: int, column: int) -> bytes:
-    """One chunk as image/jpeg: the scanner's own bytes where colours need no conversion.
-
-    Edge chunks are whole chunks: what lies outside the level is padding for the client to crop.
-
-    Raises:
-        IndexError: no such level or chunk. CorruptTileError: the chunk is damaged.
-    """
-    if not 0 <= level < len(reader.levels):
-        raise IndexError(f"level {level}: the slide has levels 0 to {len(reader.levels) - 1}")
-    array = reader.levels[level]
-    if array.codec == "imagecodecs_jpeg" and reader.icc is None:
-        stream = reader.chunk(level, row, column)
-    else:
-        pixels = array.array.decoded_chunk(row, column)
-        stream = None if pixels is None else encode_jpeg(for_screen(reader, pixels))
-    return _white_jpeg(array.chunk_px) if stream is None else stream
 
 
 def thumbnail(reader: StoreReader, max_side_px: int) -> Pixels:

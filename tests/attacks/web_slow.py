@@ -134,7 +134,7 @@ async def _one(app: StartedApp, client: Slow) -> str | None:
     limit_s = HEADERS_S + ANSWER_S + IDLE_S + PATIENCE_S
     start = time.perf_counter()
     reader, writer = await _connect(app)
-    path = f"/viewer/{bundle_path().name}" if client is unread_answers else f"/tiles/{SLIDE_ID}/0/0_0.jpg"
+    path = f"/viewer/{bundle_path().name}" if client is unread_answers else f"/tiles/{SLIDE_ID}/0/0_0"
     request = f"GET {path} HTTP/1.1\r\nHost: {app.name}:{app.port}\r\n\r\n".encode()
     try:
         async with asyncio.timeout(limit_s):
@@ -163,7 +163,7 @@ async def _tile(app: StartedApp) -> float:
     start = time.perf_counter()
     reader, writer = await asyncio.open_connection(app.name, app.port)
     writer.write(
-        f"GET /tiles/{SLIDE_ID}/0/1_1.jpg HTTP/1.1\r\nHost: {app.name}:{app.port}\r\nConnection: close\r\n\r\n".encode()
+        f"GET /tiles/{SLIDE_ID}/0/1_1 HTTP/1.1\r\nHost: {app.name}:{app.port}\r\nConnection: close\r\n\r\n".encode()
     )
     answer = await reader.read()
     writer.close()

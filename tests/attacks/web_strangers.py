@@ -33,7 +33,7 @@ HOSTS = ("evil.example", "localhost.evil.example", "10.0.0.1", "0.0.0.0", "127.1
 PATHS = (
     "/_stcore/metrics", "/_stcore/script-health-check", "/_stcore/upload_file/a/b", "/_stcore/agent/interact",
     "/auth/login", "/component/a/b", "/app/static/x", "/..%2f..%2fetc/passwd", "/static/..%2f..%2f..%2fconfig.py",
-    "/media/../../etc/passwd", "/tiles/../../x", "/tiles/%2e%2e/0/0_0.jpg", "//etc/passwd", "/viewer/../asgi.py",
+    "/media/../../etc/passwd", "/tiles/../../x", "/tiles/%2e%2e/0/0_0", "//etc/passwd", "/viewer/../asgi.py",
 )  # fmt: skip
 
 
@@ -110,7 +110,7 @@ def attack(times: int, seed: int) -> Result:
 
 def _one(app: StartedApp, rng: random.Random, root: Path) -> list[str]:
     own = f"{app.name}:{app.port}"
-    tile = f"/tiles/{SLIDE_ID}/0/0_0.jpg"
+    tile = f"/tiles/{SLIDE_ID}/0/0_0"
     kind = rng.choice(["websocket", "websocket", "host", "origin", "site", "method", "body", "path"])
     start = time.perf_counter()
     if kind == "websocket":
@@ -161,7 +161,7 @@ def _tiles(app: StartedApp) -> Iterator[list[float]]:
         index = 0
         while not done.is_set():
             start = time.perf_counter()
-            path = f"/tiles/{SLIDE_ID}/0/{index % 8}_{index % 6}.jpg"
+            path = f"/tiles/{SLIDE_ID}/0/{index % 4}_{index % 3}"
             answer = ask(app, "GET", path, [("Host", f"{app.name}:{app.port}")])
             assert answer.startswith(b"HTTP/1.1 200"), answer[:200]
             if (seconds := time.perf_counter() - start) > PROMPT_S:

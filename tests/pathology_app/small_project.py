@@ -14,6 +14,7 @@ from pipeline.inference.hotspots import find_hotspots, write_hotspots
 from pipeline.ingest.ingest import IngestRequest, ingest_slide
 from pipeline.project import Project
 from pipeline.store.overlays import Predictions, write_predictions
+from pipeline.store.reader import StoreReader
 from tests.pipeline.damage import damage_tiles
 
 SLIDE_ID = "S-001"
@@ -51,6 +52,19 @@ def make_damaged_project(root: Path) -> Project:
     ingest_slide(IngestRequest(root / "source.tiff", SLIDE_ID), project, IngestConfig(damaged="mask"))
     write_predictions(project.store_path(SLIDE_ID), small_predictions(), mpp0=MPP0)
     return project
+
+
+def flip_a_bit(project: Project, *, row: int, column: int) -> None:
+    """Damage one chunk of the finest level: its shard is there, but its checksum does not match."""
+    stream = StoreReader(project.store_path(SLIDE_ID)).chunk(0, row, column)
+    assert stream
+    for shard in (project.store_path(SLIDE_ID) / "0" / "0" / "c").rglob("*"):
+        content = shard.read_bytes() if shard.is_file() else b""
+        if (start := content.find(stream)) >= 0:
+            at = start + len(stream) // 2
+            shard.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
+            return
+    raise AssertionError("no shard holds the chunk")
 
 
 def write_tiff(path: Path) -> None:

@@ -17,7 +17,7 @@ from pipeline.project import Project
 from tests.pathology_app.small_project import SLIDE_ID
 from tests.pathology_app.started_app import started_app
 
-TILE = f"/tiles/{SLIDE_ID}/0/0_0.jpg"
+TILE = f"/tiles/{SLIDE_ID}/0/0_0"
 FACTORY = [sys.executable, "-m", "uvicorn", "--factory", "pathology_app.asgi:create_app", "--port", "0"]
 
 

@@ -16,7 +16,7 @@ from pipeline.errors import BadRecipeError
 from pipeline.units import RESEARCH_USE
 from tests.pathology_app.ask import ask, served
 
-TILE = "/tiles/S-001/0/0_0.jpg"
+TILE = "/tiles/S-001/0/0_0"
 FAR = {"client": ("10.0.0.7", 5000), "server": ("10.0.0.5", 8501)}
 FAR_HOST = {"host": "10.0.0.5:8501"}
 

@@ -16,13 +16,14 @@ HOTSPOTS = [
 ]
 
 
-def test_the_viewer_gets_every_level_with_its_own_chunks(cache: SlideCache) -> None:
+def test_the_viewer_gets_a_level_at_every_halving(cache: SlideCache) -> None:
     data = presenters.slide_data(cache.slide(SLIDE_ID))
 
-    assert data["tile_url"].startswith(f"/tiles/{SLIDE_ID}/{{level}}/{{col}}_{{row}}.jpg?v=")
+    assert data["tile_url"].startswith(f"/tiles/{SLIDE_ID}/{{level}}/{{col}}_{{row}}?v=")
     assert data["levels"] == [
-        {"level": 0, "width_px": 1800, "height_px": 1300, "chunk_px": 256, "downsample": 1.0},
-        {"level": 1, "width_px": 450, "height_px": 325, "chunk_px": 256, "downsample": 4.0},
+        {"width_px": 1800, "height_px": 1300, "tile_px": 512, "downsample": 1.0},
+        {"width_px": 900, "height_px": 650, "tile_px": 512, "downsample": 2.0},
+        {"width_px": 450, "height_px": 325, "tile_px": 512, "downsample": 4.0},
     ]
 
 

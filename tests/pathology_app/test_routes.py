@@ -15,9 +15,20 @@ from starlette.applications import Starlette
 
 from pathology_app.tiles.cache import SlideCache
 from pathology_app.tiles.routes import CACHE_CONTROL, viewer_routes
+from pathology_app.tiles.tile_body import MEDIA_TYPE
 from pathology_app.viewer.bundle import bundle_path
+from pipeline.box import Box
 from pipeline.project import Project
-from tests.pathology_app.small_project import DAMAGED_TILES, MODEL_ID, SLIDE_ID, small_predictions
+from tests.pathology_app.small_project import (
+    DAMAGED_TILES,
+    HEIGHT_PX0,
+    MODEL_ID,
+    SLIDE_ID,
+    WIDTH_PX0,
+    flip_a_bit,
+    small_predictions,
+)
+from tests.pathology_app.tile_parts import parts_of
 from tests.pipeline.make import ingest, sample_image, write_aperio_j2k
 
 
@@ -30,20 +41,42 @@ def get(cache: SlideCache, url: str, **headers: str) -> httpx.Response:
     return asyncio.run(ask())
 
 
-@pytest.mark.parametrize(("level", "col", "row"), [(0, 0, 0), (0, 3, 2), (0, 7, 5), (1, 1, 1)])
-def test_a_tile_is_the_stores_own_jpeg(cache: SlideCache, level: int, col: int, row: int) -> None:
-    response = get(cache, f"/tiles/{SLIDE_ID}/{level}/{col}_{row}.jpg")
+def test_a_tile_carries_the_stores_own_streams_each_in_its_place(cache: SlideCache) -> None:
+    reader = cache.slide(SLIDE_ID).reader
+    chunk_px = reader.levels[0].chunk_px
+    last_wh = WIDTH_PX0 - 7 * chunk_px, HEIGHT_PX0 - 5 * chunk_px
+
+    response = get(cache, f"/tiles/{SLIDE_ID}/0/3_2")
 
     assert response.status_code == 200
-    assert response.headers["content-type"] == "image/jpeg"
+    assert response.headers["content-type"] == MEDIA_TYPE
     assert response.headers["cache-control"] == CACHE_CONTROL
-    assert response.content == cache.slide(SLIDE_ID).reader.chunk(level, row, col)
+    sizes = [((c - 6) * chunk_px, (r - 4) * chunk_px, (chunk_px, last_wh[0])[c == 7], (chunk_px, last_wh[1])[r == 5])
+             for r in (4, 5) for c in (6, 7)]  # fmt: skip
+    assert parts_of(response.content) == [
+        (box, reader.chunk(0, row, column))
+        for box, (row, column) in zip(sizes, [(4, 6), (4, 7), (5, 6), (5, 7)], strict=True)
+    ]
+
+
+def test_a_level_between_two_of_the_store_is_the_mean_of_the_finer_one(cache: SlideCache) -> None:
+    [first, between, last] = cache.slide(SLIDE_ID).screen_levels
+    assert (first.downsample, between.downsample, last.downsample) == (1, 2, 4)
+
+    [(box, stream)] = parts_of(get(cache, f"/tiles/{SLIDE_ID}/1/1_1").content)
+
+    shown = np.asarray(Image.open(io.BytesIO(stream))).astype(float)
+    width_px, height_px = WIDTH_PX0 // 2 - 512, HEIGHT_PX0 // 2 - 512
+    assert (box, shown.shape) == ((0, 0, width_px, height_px), (height_px, width_px, 3))
+    whole = cache.slide(SLIDE_ID).reader.read_region(0, Box(1024, 1024, 2 * width_px, 2 * height_px))
+    mean = whole.reshape(height_px, 2, width_px, 2, 3).mean((1, 3))
+    assert np.abs(shown - mean).mean() < 2.5
 
 
 def test_a_known_tile_is_not_sent_again(cache: SlideCache) -> None:
-    first = get(cache, f"/tiles/{SLIDE_ID}/0/1_1.jpg")
-    again = get(cache, f"/tiles/{SLIDE_ID}/0/1_1.jpg", **{"If-None-Match": first.headers["etag"]})
-    other = get(cache, f"/tiles/{SLIDE_ID}/0/1_2.jpg", **{"If-None-Match": first.headers["etag"]})
+    first = get(cache, f"/tiles/{SLIDE_ID}/0/1_1")
+    again = get(cache, f"/tiles/{SLIDE_ID}/0/1_1", **{"If-None-Match": first.headers["etag"]})
+    other = get(cache, f"/tiles/{SLIDE_ID}/0/1_2", **{"If-None-Match": first.headers["etag"]})
 
     assert (again.status_code, again.content) == (304, b"")
     assert other.status_code == 200
@@ -52,18 +85,18 @@ def test_a_known_tile_is_not_sent_again(cache: SlideCache) -> None:
 @pytest.mark.parametrize(
     ("url", "status", "code"),
     [
-        (f"/tiles/{SLIDE_ID}/2/0_0.jpg", 404, "no_such_tile"),
-        (f"/tiles/{SLIDE_ID}/0/8_0.jpg", 404, "no_such_tile"),
-        (f"/tiles/{SLIDE_ID}/0/0_6.jpg", 404, "no_such_tile"),
-        ("/tiles/nobody/0/0_0.jpg", 404, "unknown_name"),
-        (f"/tiles/{SLIDE_ID}/0/-1_0.jpg", 400, "bad_link"),
+        (f"/tiles/{SLIDE_ID}/3/0_0", 404, "no_such_tile"),
+        (f"/tiles/{SLIDE_ID}/0/4_0", 404, "no_such_tile"),
+        (f"/tiles/{SLIDE_ID}/0/0_3", 404, "no_such_tile"),
+        ("/tiles/nobody/0/0_0", 404, "unknown_name"),
+        (f"/tiles/{SLIDE_ID}/0/-1_0", 400, "bad_link"),
         (f"/tiles/{SLIDE_ID}/0/0_0.png", 400, "bad_link"),
-        (f"/tiles/{SLIDE_ID}/0/{'9' * 5000}_0.jpg", 400, "bad_link"),
+        (f"/tiles/{SLIDE_ID}/0/{'9' * 5000}_0", 400, "bad_link"),
         (f"/tiles/{SLIDE_ID}", 400, "bad_link"),
-        ("/tiles/..%2F..%2Fetc/0/0_0.jpg", 400, "bad_link"),
-        ("/tiles/%2e%2e/0/0_0.jpg", 400, "bad_link"),
-        (f"/tiles/.{SLIDE_ID}.partial/0/0_0.jpg", 400, "bad_link"),
-        (f"/tiles/{'a' * 65}/0/0_0.jpg", 400, "bad_link"),
+        ("/tiles/..%2F..%2Fetc/0/0_0", 400, "bad_link"),
+        ("/tiles/%2e%2e/0/0_0", 400, "bad_link"),
+        (f"/tiles/.{SLIDE_ID}.partial/0/0_0", 400, "bad_link"),
+        (f"/tiles/{'a' * 65}/0/0_0", 400, "bad_link"),
         ("/thumbnails/..%2Fsource.jpg", 400, "bad_link"),
         (f"/overlays/{SLIDE_ID}/{MODEL_ID}/2.png", 404, "no_such_tile"),
         (f"/overlays/{SLIDE_ID}/nobody/0.png", 404, "unknown_name"),
@@ -83,18 +116,20 @@ def test_bad_links_get_one_json_error(cache: SlideCache, url: str, status: int, 
     assert response.headers["cache-control"] == "no-store"
 
 
-def test_a_damaged_shard_gets_one_json_error(project: Project, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("level", "holes"), [(0, [(256, 256, 256, 256)]), (1, [(128, 128, 128, 128)]), (2, [])])
+def test_a_damaged_chunk_is_a_hole_and_what_is_around_it_is_shown(
+    project: Project, tmp_path: Path, level: int, holes: list[tuple[int, int, int, int]]
+) -> None:
     damaged = Project(tmp_path)
     shutil.copytree(project.store_path(SLIDE_ID), damaged.store_path(SLIDE_ID))
-    shard = damaged.store_path(SLIDE_ID) / "0" / "0" / "c" / "0" / "0" / "0"
-    shard.write_bytes(shard.read_bytes()[:-10])
+    flip_a_bit(damaged, row=1, column=1)
 
-    response = get(SlideCache(damaged), f"/tiles/{SLIDE_ID}/0/0_0.jpg")
+    parts = parts_of(get(SlideCache(damaged), f"/tiles/{SLIDE_ID}/{level}/0_0").content)
 
-    assert response.status_code == 500
-    assert response.json()["code"] == "corrupt_tile"
-    assert f"slides/{SLIDE_ID}.ome.zarr" in response.json()["message"]
-    assert str(tmp_path) not in response.text
+    assert [box for box, stream in parts if not stream] == holes
+    whole = parts_of(get(SlideCache(project), f"/tiles/{SLIDE_ID}/{level}/0_0").content)
+    if level != 1:  # there the rest was encoded around the hole
+        assert [part for part in parts if part[1]] == [part for part in whole if part[0] not in holes]
 
 
 def test_the_overlay_holds_every_cell(cache: SlideCache) -> None:
@@ -134,27 +169,23 @@ def test_a_slide_written_again_is_read_again(project: Project, tmp_path: Path) -
 
 
 def test_a_jpeg_2000_slide_is_shown_in_jpegs(tmp_path: Path) -> None:
-    """Browsers do not know JPEG 2000; chunks at the edges are whole, as those of a JPEG slide."""
+    """Browsers do not know JPEG 2000."""
     pixels = sample_image(700, 500)
     source = write_aperio_j2k(tmp_path / "a.svs", pixels, compression=33005)
     ingest(source, tmp_path, slide_id="j2k", smallest_level_px=350)
     cache = SlideCache(Project(tmp_path))
-    reader = cache.slide("j2k").reader
-    assert [level.codec for level in reader.levels] == ["imagecodecs_jpeg2k", "zstd"]
+    assert [level.codec for level in cache.slide("j2k").reader.levels] == ["imagecodecs_jpeg2k", "zstd"]
 
-    tiles = [get(cache, f"/tiles/j2k/{link}.jpg") for link in ("0/0_0", "0/2_1", "1/0_0")]
+    tiles = [parts_of(get(cache, f"/tiles/j2k/{link}").content) for link in ("0/0_0", "0/1_0", "1/0_0")]
     thumbnail = get(cache, "/thumbnails/j2k.jpg")
 
-    for tile, level in zip(tiles, (0, 0, 1), strict=True):
-        assert (tile.status_code, tile.headers["content-type"]) == (200, "image/jpeg")
-        side = reader.levels[level].chunk_px
-        assert (Image.open(io.BytesIO(tile.content)).format, Image.open(io.BytesIO(tile.content)).size) == (
-            "JPEG", (side, side),
-        )  # fmt: skip
-    shown = np.asarray(Image.open(io.BytesIO(tiles[0].content))).astype(int)
-    assert np.abs(shown - pixels[:256, :256]).mean() < 8  # noise of ±20 through a JPEG
+    sizes = [(512, 500), (188, 500), (350, 250)]
+    assert [[box for box, _ in parts] for parts in tiles] == [[(0, 0, *size)] for size in sizes]
+    assert [Image.open(io.BytesIO(parts[0][1])).size for parts in tiles] == sizes
+    shown = np.asarray(Image.open(io.BytesIO(tiles[0][0][1]))).astype(int)
+    assert np.abs(shown - pixels[:500, :512]).mean() < 8  # noise of ±20 through a JPEG
     assert Image.open(io.BytesIO(thumbnail.content)).size == (320, 229)
-    assert get(cache, "/tiles/j2k/0/3_0.jpg").status_code == 404
+    assert get(cache, "/tiles/j2k/0/2_0").status_code == 404
 
 
 def test_the_mask_of_damage_is_opaque_where_the_file_is_damaged(damaged_project: Project) -> None:

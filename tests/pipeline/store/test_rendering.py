@@ -14,7 +14,8 @@ from pipeline.ingest.ingest import IngestRequest, ingest_slide
 from pipeline.project import Project
 from pipeline.store.metadata import read_json, write_json
 from pipeline.store.reader import StoreReader
-from pipeline.store.render import render_chunk_jpeg, thumbnail
+from pipeline.store.render import thumbnail
+from pipeline.store.screen import screen_levels, tile_parts
 from tests.pipeline.make import ingest, sample_image, write_aperio_j2k, write_pyramid
 from tests.small_road import make_slide
 
@@ -42,21 +43,33 @@ def decoded(jpeg: bytes) -> np.ndarray:
     return np.asarray(Image.open(io.BytesIO(jpeg)).convert("RGB")).astype(int)
 
 
-def test_a_chunk_without_profile_is_sent_as_it_was_scanned(store):
+def first_tile(reader: StoreReader) -> np.ndarray:
+    """Its parts drawn upon white, as a browser does it."""
+    finest = screen_levels(reader)[0]
+    shown = np.full((finest.tile_px, finest.tile_px, 3), 255)
+    for part in tile_parts(reader, finest, 0, 0):
+        box, pixels = part.box, decoded(part.jpeg)
+        shown[box.y_px : box.bottom_px, box.x_px : box.right_px] = pixels[: box.height_px, : box.width_px]
+    return shown
+
+
+def test_chunks_without_profile_are_sent_as_they_were_scanned(store):
     reader = StoreReader(store)
 
-    assert render_chunk_jpeg(reader, 0, 1, 1) == reader.chunk(0, 1, 1)
+    parts = tile_parts(reader, screen_levels(reader)[0], 0, 0)
+
+    assert [part.jpeg for part in parts] == [reader.chunk(0, row, column) for row in (0, 1) for column in (0, 1)]
 
 
 def test_the_scanner_s_profile_is_applied_to_tiles_and_thumbnails(store):
     plain = StoreReader(store)
-    before, small = decoded(render_chunk_jpeg(plain, 0, 1, 1)), thumbnail(plain, 200)
+    before, small = first_tile(plain), thumbnail(plain, 200)
     root = read_json(store / "zarr.json")
     root["attributes"]["gemslide"]["icc"] = base64.b64encode(swapped_profile()).decode()
     write_json(store / "zarr.json", root)
 
     reader = StoreReader(store)
-    after = decoded(render_chunk_jpeg(reader, 0, 1, 1))
+    after = first_tile(reader)
 
     assert np.abs(after - before[..., ::-1]).mean() < 5  # two JPEG encodings apart
     assert np.abs(after - before).mean() > 10
@@ -102,26 +115,24 @@ def test_a_chunk_that_no_browser_knows_is_sent_as_a_jpeg_of_its_pixels(other_sto
     reader = StoreReader(stores[codec])
     assert reader.levels[0].codec == codec
 
-    sent = render_chunk_jpeg(reader, 0, 0, 0)
+    [part] = tile_parts(reader, screen_levels(reader)[0], 0, 0)
 
-    t = reader.levels[0].chunk_px
-    assert (sent[:3], Image.open(io.BytesIO(sent)).format) == (b"\xff\xd8\xff", "JPEG")
-    shown = decoded(sent)
-    assert shown.shape == (t, t, 3)
-    inside = shown[: min(t, 500), : min(t, 700)]
-    assert np.abs(inside - pixels[:t, :t]).mean() < 8  # noise of ±20 through a JPEG of quality 90
+    assert Image.open(io.BytesIO(part.jpeg)).format == "JPEG"
+    shown = decoded(part.jpeg)
+    assert shown.shape == (500, 512, 3)
+    assert np.abs(shown - pixels[:500, :512]).mean() < 8  # noise of ±20 through a JPEG of quality 90
     assert np.abs(thumbnail(reader, 70).astype(int) - pixels.reshape(50, 10, 70, 10, 3).mean((1, 3))).max() < 1.5
 
 
 def test_the_profile_is_applied_to_jpeg_2000_chunks_too(other_stores, tmp_path):
     _, stores = other_stores
     store = shutil.copytree(stores["imagecodecs_jpeg2k"], tmp_path / stores["imagecodecs_jpeg2k"].name)
-    before = decoded(render_chunk_jpeg(StoreReader(store), 0, 1, 1))
+    before = first_tile(StoreReader(store))
     root = read_json(store / "zarr.json")
     root["attributes"]["gemslide"]["icc"] = base64.b64encode(swapped_profile()).decode()
     write_json(store / "zarr.json", root)
 
-    after = decoded(render_chunk_jpeg(StoreReader(store), 0, 1, 1))
+    after = first_tile(StoreReader(store))
 
     assert np.abs(after - before[..., ::-1]).mean() < 8  # noise of ±20 through two JPEGs
     assert np.abs(after - before).mean() > 10

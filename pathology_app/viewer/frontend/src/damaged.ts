@@ -1,8 +1,9 @@
 // What is damaged in the slide's file: hatched at every magnification, whatever else is shown.
+import { hatching } from "./hatching";
 import type { Placement } from "./overlay";
 import type { DamagedInfo, Level } from "./types";
 
-const STRIPE = 6;
+const [STRIPES, GROUND] = ["rgba(214, 0, 108, 0.85)", "rgba(214, 0, 108, 0.14)"];
 
 export class DamagedAreas {
   private readonly screen = document.createElement("canvas");
@@ -35,27 +36,8 @@ export class DamagedAreas {
     own.imageSmoothingEnabled = cell * ratio < 1;
     own.drawImage(this.mask, placement.left, placement.top, this.mask.width * cell, this.mask.height * cell);
     own.globalCompositeOperation = "source-in";
-    own.fillStyle = own.createPattern(hatching(), "repeat")!;
+    own.fillStyle = own.createPattern(hatching(STRIPES, GROUND), "repeat")!;
     own.fillRect(placement.left, placement.top, slide.width_px * placement.scale, slide.height_px * placement.scale);
     context.drawImage(this.screen, 0, 0, width / ratio, height / ratio);
   }
-}
-
-/** Diagonal stripes that repeat without a seam, on a faint ground. */
-function hatching(): HTMLCanvasElement {
-  const side = 2 * STRIPE;
-  const canvas = document.createElement("canvas");
-  [canvas.width, canvas.height] = [side, side];
-  const context = canvas.getContext("2d")!;
-  context.fillStyle = "rgba(214, 0, 108, 0.14)";
-  context.fillRect(0, 0, side, side);
-  context.strokeStyle = "rgba(214, 0, 108, 0.85)";
-  context.lineWidth = 2;
-  for (const shift of [-side, 0, side]) {
-    context.beginPath();
-    context.moveTo(shift - 1, side + 1);
-    context.lineTo(shift + side + 1, -1);
-    context.stroke();
-  }
-  return canvas;
 }

@@ -13,6 +13,7 @@ export type Emit = (name: string, value: unknown) => void;
 
 /** Screen pixels per level-0 pixel beyond which zooming in stops. */
 const MAX_PIXEL_RATIO = 8;
+const DAMAGED_STORE = "Hatched in grey: damaged in the slide's store; gemslide verify says where.";
 
 export class SlideViewer {
   readonly osd: OpenSeadragon.Viewer;
@@ -87,7 +88,7 @@ export class SlideViewer {
   private createOsd(): OpenSeadragon.Viewer {
     return OpenSeadragon({
       element: this.stage,
-      tileSources: createTileSource(this.data.slide),
+      tileSources: createTileSource(this.data.slide, { onHoles: () => this.say(DAMAGED_STORE) }),
       // WebGL is several times slower than a 2-d canvas where there is no GPU, as on a remote desktop.
       drawer: "canvas",
       showNavigationControl: false,
@@ -99,7 +100,9 @@ export class SlideViewer {
       navigatorDisplayRegionColor: "#d6006c",
       gestureSettingsMouse: { clickToZoom: false, dblClickToZoom: true },
       immediateRender: true,
-      imageLoaderLimit: 8,
+      // As many as a browser holds connections to one server; all that are needed are asked for at once.
+      imageLoaderLimit: 6,
+      maxTilesPerFrame: 100,
       maxZoomPixelRatio: MAX_PIXEL_RATIO,
       visibilityRatio: 0.3,
       animationTime: 0.4,

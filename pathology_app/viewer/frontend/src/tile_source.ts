@@ -1,48 +1,53 @@
-// The store's pyramid as OpenSeadragon sees it: each level with its own chunk size and downsample.
+// The slide's pyramid as OpenSeadragon sees it: each level with its own tile size and downsample.
 import OpenSeadragon from "openseadragon";
-import { cutPadding } from "./edge_tiles";
+import { drawTile } from "./tile_drawing";
 import type { Level, Slide } from "./types";
 
-/** OpenSeadragon counts levels from the coarsest; the store counts from the finest. */
-export function createTileSource(slide: Slide): OpenSeadragon.TileSource {
+export interface TileEvents {
+  /** A tile came with holes: the store is damaged there. */
+  onHoles(): void;
+}
+
+/** OpenSeadragon counts levels from the coarsest; the server counts from the finest. */
+export function createTileSource(slide: Slide, events: TileEvents): OpenSeadragon.TileSource {
   const [finest] = slide.levels;
   const maxLevel = slide.levels.length - 1;
   const at = (osdLevel: number): Level => slide.levels[maxLevel - osdLevel];
   const source = new OpenSeadragon.TileSource({
     width: finest.width_px,
     height: finest.height_px,
-    tileSize: finest.chunk_px,
+    tileSize: finest.tile_px,
     tileOverlap: 0,
     minLevel: 0,
     maxLevel,
   } as OpenSeadragon.TileSourceOptions);
 
   source.getLevelScale = (osdLevel) => 1 / at(osdLevel).downsample;
-  source.getTileWidth = (osdLevel) => at(osdLevel).chunk_px;
-  source.getTileHeight = (osdLevel) => at(osdLevel).chunk_px;
+  source.getTileWidth = (osdLevel) => at(osdLevel).tile_px;
+  source.getTileHeight = (osdLevel) => at(osdLevel).tile_px;
   source.getNumTiles = (osdLevel) => {
     const level = at(osdLevel);
     return new OpenSeadragon.Point(
-      Math.ceil(level.width_px / level.chunk_px),
-      Math.ceil(level.height_px / level.chunk_px),
+      Math.ceil(level.width_px / level.tile_px),
+      Math.ceil(level.height_px / level.tile_px),
     );
   };
   source.getTileAtPoint = ((osdLevel: number, point: OpenSeadragon.Point) => {
     const level = at(osdLevel);
-    const chunk_px0 = level.chunk_px * level.downsample;
+    const tile_px0 = level.tile_px * level.downsample;
     const tiles = source.getNumTiles(osdLevel);
     const index = (position: number, count: number): number =>
-      Math.max(0, Math.min(count - 1, Math.floor((position * finest.width_px) / chunk_px0)));
+      Math.max(0, Math.min(count - 1, Math.floor((position * finest.width_px) / tile_px0)));
     return new OpenSeadragon.Point(index(point.x, tiles.x), index(point.y, tiles.y));
     // The published type says Tile; the library itself returns and expects a Point.
   }) as unknown as typeof source.getTileAtPoint;
   source.getTileBounds = (osdLevel, col, row, isSource) => {
     const level = at(osdLevel);
-    const left_px = col * level.chunk_px;
-    const top_px = row * level.chunk_px;
-    // Less than a chunk at the right and bottom edge.
-    const width_px = Math.min(level.chunk_px, level.width_px - left_px);
-    const height_px = Math.min(level.chunk_px, level.height_px - top_px);
+    const left_px = col * level.tile_px;
+    const top_px = row * level.tile_px;
+    // Less than a tile at the right and bottom edge.
+    const width_px = Math.min(level.tile_px, level.width_px - left_px);
+    const height_px = Math.min(level.tile_px, level.height_px - top_px);
     if (isSource) {
       return new OpenSeadragon.Rect(0, 0, width_px, height_px);
     }
@@ -51,9 +56,36 @@ export function createTileSource(slide: Slide): OpenSeadragon.TileSource {
   };
   source.getTileUrl = (osdLevel, col, row) =>
     slide.tile_url
-      .replace("{level}", String(at(osdLevel).level))
+      .replace("{level}", String(maxLevel - osdLevel))
       .replace("{col}", String(col))
       .replace("{row}", String(row));
-  cutPadding(source);
+  source.downloadTileStart = (job) => void download(job, events);
+  source.downloadTileAbort = (job) => (job.userData as Download).stop?.abort();
   return source;
+}
+
+interface Download {
+  stop?: AbortController;
+}
+
+async function download(job: OpenSeadragon.ImageJob, events: TileEvents): Promise<void> {
+  const stop = new AbortController();
+  (job.userData as Download).stop = stop;
+  try {
+    const response = await fetch(job.src, { signal: stop.signal });
+    if (!response.ok) {
+      job.fail(`the server answered ${response.status}`, null as unknown as XMLHttpRequest);
+      return;
+    }
+    const { width, height } = job.tile.sourceBounds;
+    const { context, hasHoles } = await drawTile(await response.arrayBuffer(), width, height);
+    if (hasHoles) {
+      events.onHoles();
+    }
+    job.finish(context, null as unknown as XMLHttpRequest, "context2d");
+  } catch (error) {
+    if (!stop.signal.aborted) {
+      job.fail(String(error), null as unknown as XMLHttpRequest);
+    }
+  }
 }

@@ -2,10 +2,9 @@
 // _px0 is level-0 pixels, _px is pixels of the level itself, _um is micrometres on the glass.
 
 export interface Level {
-  level: number;
   width_px: number;
   height_px: number;
-  chunk_px: number;
+  tile_px: number;
   downsample: number;
 }
 
@@ -14,7 +13,7 @@ export interface Slide {
   mpp0: number;
   /** With the places {level}, {col} and {row}. */
   tile_url: string;
-  /** Finest first, as in the store. */
+  /** Finest first, as the server counts them. */
   levels: Level[];
   damaged: DamagedInfo | null;
 }

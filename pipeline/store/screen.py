@@ -1,0 +1,173 @@
+"""The pyramid that a viewer sees: tiles of about 512 px, and a level at every halving.
+
+A store keeps the scanner's chunks, often of 240 or 256 px, and the scanner's levels, often only every second halving.
+Asked for chunk by chunk, a field of view at half of a level's resolution takes seventy answers, with four times the
+pixels it shows. So neighbouring chunks go out together, their streams untouched; what lies between two levels is
+averaged here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pipeline.box import Box
+from pipeline.codecs.images import encode_jpeg
+from pipeline.codecs.types import Pixels
+from pipeline.errors import CorruptTileError
+from pipeline.store.array_reader import ArrayReader
+from pipeline.store.layout import FILL_VALUE
+from pipeline.store.reader import LevelArray, StoreReader
+from pipeline.store.render import for_screen
+from pipeline.store.resample import area_mean
+
+TILE_PX = 512
+"""Side of a tile, as near as whole chunks come to it."""
+
+_NEEDED_GAP = 1.5
+"""How much coarser the store's next level must be for a level before it to be worth making."""
+
+
+@dataclass(frozen=True)
+class ScreenLevel:
+    """One level of the pyramid that a viewer sees, finest first."""
+
+    source: LevelArray
+    """The store's level that its pixels come from."""
+    shrink: int
+    """Pixels of that level along each pixel of this one; 1: the store's own pixels."""
+    chunks: int
+    """Of that level, along each side of a tile."""
+
+    @property
+    def tile_px(self) -> int:
+        return self.chunks * self.source.chunk_px // self.shrink
+
+    @property
+    def width_px(self) -> int:
+        return -(-self.source.width_px // self.shrink)
+
+    @property
+    def height_px(self) -> int:
+        return -(-self.source.height_px // self.shrink)
+
+    @property
+    def downsample(self) -> float:
+        return self.source.downsample * self.shrink
+
+    def source_box(self, row: int, column: int) -> Box:
+        """A tile in pixels of the store's level.
+
+        Raises:
+            IndexError: outside the grid.
+        """
+        side_px = self.chunks * self.source.chunk_px
+        tile = Box(column * side_px, row * side_px, side_px, side_px)
+        inside = tile.within(self.source.width_px, self.source.height_px)
+        if row < 0 or column < 0 or inside.is_empty:
+            grid = -(-self.source.height_px // side_px), -(-self.source.width_px // side_px)
+            raise IndexError(f"tile row {row}, column {column}: the level has {grid[0]} × {grid[1]}")
+        return inside
+
+
+def screen_levels(reader: StoreReader) -> tuple[ScreenLevel, ...]:
+    """The store's levels, and those between them that are missing, finest first."""
+    found = []
+    for level, coarser in zip(reader.levels, (*reader.levels[1:], None), strict=True):
+        shrink = 1
+        while shrink == 1 or (coarser is not None and level.downsample * shrink * _NEEDED_GAP < coarser.downsample):
+            found.append(ScreenLevel(level, shrink, _chunks_along(level.chunk_px, shrink)))
+            shrink *= 2
+    return tuple(found)
+
+
+def _chunks_along(chunk_px: int, shrink: int) -> int:
+    chunks = max(1, round(TILE_PX * shrink / chunk_px))
+    while chunks * chunk_px % shrink:
+        chunks += 1
+    return chunks
+
+
+@dataclass(frozen=True)
+class Part:
+    """A piece of a tile: a JPEG, or a hole where the store is damaged."""
+
+    box: Box
+    """Where, in pixels of the tile; a JPEG may reach beyond it, with padding."""
+    jpeg: bytes | None
+
+
+def tile_parts(reader: StoreReader, level: ScreenLevel, row: int, column: int) -> list[Part]:
+    """What to draw for a tile, upon white. Streams are the scanner's own where the screen can show them as they are.
+
+    Raises:
+        IndexError: no such tile.
+        UnreadableError: the store was replaced or cannot be opened.
+    """
+    box = level.source_box(row, column)
+    if level.shrink == 1 and level.source.codec == "imagecodecs_jpeg" and reader.icc is None:
+        return _streams(level.source.array, box)
+    return _composed(reader, level, box)
+
+
+def _streams(array: ArrayReader, box: Box) -> list[Part]:
+    parts = []
+    for row, column, place in _cells(box, array.spec.chunk_px):
+        try:
+            stream = array.chunk(row, column)
+        except CorruptTileError:
+            parts.append(Part(place, None))
+        else:
+            parts += [Part(place, stream)] if stream is not None else []
+    return parts
+
+
+def _composed(reader: StoreReader, level: ScreenLevel, box: Box) -> list[Part]:
+    array, shrink = level.source.array, level.shrink
+    holes: list[Box] = []
+    try:
+        pixels = array.read_region(box)
+    except CorruptTileError:
+        pixels, holes = _around_damage(array, box)
+    missing = (-box.height_px % shrink, -box.width_px % shrink)
+    if any(missing):
+        pixels = np.pad(pixels, ((0, missing[0]), (0, missing[1]), (0, 0)), mode="edge")
+    size_wh = pixels.shape[1] // shrink, pixels.shape[0] // shrink
+    jpeg = encode_jpeg(for_screen(reader, area_mean(pixels, 0, 0, shrink, size_wh)))
+    return [Part(Box(0, 0, *size_wh), jpeg), *(Part(_shrunk(hole, shrink), None) for hole in holes)]
+
+
+def _around_damage(array: ArrayReader, box: Box) -> tuple[Pixels, list[Box]]:
+    """What can be read of a box, and the places in it of the chunks that cannot."""
+    pixels = np.full((box.height_px, box.width_px, 3), FILL_VALUE, np.uint8)
+    holes = []
+    for row, column, place in _cells(box, array.spec.chunk_px):
+        try:
+            chunk = array.decoded_chunk(row, column)
+        except CorruptTileError:
+            holes.append(place)
+            continue
+        if chunk is not None:
+            pixels[place.y_px : place.bottom_px, place.x_px : place.right_px] = chunk[
+                : place.height_px, : place.width_px
+            ]
+    return pixels, holes
+
+
+def _cells(box: Box, chunk_px: int) -> list[tuple[int, int, Box]]:
+    """Row, column and place in the box of each chunk; the box begins with a chunk."""
+    rows, columns = box.cells(chunk_px)
+    found = []
+    for row in rows:
+        for column in columns:
+            x_px, y_px = column * chunk_px - box.x_px, row * chunk_px - box.y_px
+            place = Box(x_px, y_px, min(chunk_px, box.width_px - x_px), min(chunk_px, box.height_px - y_px))
+            found.append((row, column, place))
+    return found
+
+
+def _shrunk(box: Box, shrink: int) -> Box:
+    """All pixels that the box touches."""
+    x_px, y_px = box.x_px // shrink, box.y_px // shrink
+    return Box(x_px, y_px, -(-box.right_px // shrink) - x_px, -(-box.bottom_px // shrink) - y_px)
