@@ -1,4 +1,4 @@
-"""Tables and bars as HTML, for what is read and not clicked on: text wraps in place of being cut off.
+"""Tables and bars as HTML: text wraps in place of being cut off, and a keyboard reaches every link.
 
 Everything that goes into them is escaped, whoever wrote it; the page's policy lets no script of theirs run either.
 """
@@ -9,6 +9,7 @@ import html
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
+from urllib.parse import urlencode
 
 from pathology_app.text import as_text
 
@@ -28,6 +29,11 @@ STYLE = """
 .gs-table td.hash { white-space: nowrap; font-family: monospace; }
 .gs-table .text { min-width: 6.5rem; }
 .gs-table .long { min-width: 16rem; }
+.gs-table a.gs-go { color: #8f1248; font-weight: 600; text-decoration: underline; text-underline-offset: 3px; }
+.gs-table a.gs-go:focus-visible { outline: 2px solid #b0175b; outline-offset: 3px; }
+.gs-table tr:has(a.gs-go) td { padding-top: 10px; padding-bottom: 10px; cursor: pointer; }
+.gs-table tr:has(a.gs-go):hover td { background: #f6f7f9; }
+.gs-table img { display: block; width: 150px; height: 90px; object-fit: contain; object-position: left center; }
 .gs-scroll { overflow-x: auto; }
 .gs-facts { display: flex; flex-wrap: wrap; gap: 8px 32px; margin: 0 0 12px; }
 .gs-facts span { display: block; font-size: 0.8rem; color: #555867; }
@@ -65,6 +71,21 @@ class Swatch:
 
     text: str
     colour: str
+
+
+@dataclass(frozen=True)
+class Link:
+    """A cell's text that leads to another page of the app (`viewer.component.follow_links`), as does its whole row."""
+
+    text: str
+    query: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A small picture; it says nothing that does not stand beside it, too."""
+
+    url: str
 
 
 def table(
@@ -131,10 +152,18 @@ def _cell(column: Column, value: object) -> str:
     if isinstance(value, Swatch):
         spot = f'<span class="gs-swatch" style="background: {value.colour}"></span>'
         return f'<td class="{column.kind}">{spot}{_escaped(value.text)}</td>'
+    if isinstance(value, Link):
+        return f'<td class="{column.kind}">{_link(value)}</td>'
+    if isinstance(value, Picture):
+        return f'<td><img src="{html.escape(value.url)}" alt="" loading="lazy"></td>'
     text = str(value)
     if column.kind == "hash" and len(text) > SHORT_HASH:
         return f'<td class="hash" title="{_escaped(text)}">{_escaped(text[:SHORT_HASH])}…</td>'
     return f'<td class="{column.kind}">{_escaped(text)}</td>'
+
+
+def _link(link: Link) -> str:
+    return f'<a class="gs-go" target="_self" href="?{html.escape(urlencode(link.query))}">{_escaped(link.text)}</a>'
 
 
 def _escaped(text: object) -> str:

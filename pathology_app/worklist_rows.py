@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import quote
 
+from pathology_app.html_tables import Column, Link, Picture
 from pathology_app.presenters import size_text
 from pathology_app.text import READ_ERRORS, as_text, message_of
 from pathology_app.tiles.cache import SlideCache
+from pathology_app.worklist_link import WorklistLink
 
 ROWS_PER_PAGE = 50
 
@@ -26,26 +27,36 @@ class WorklistRow:
     thumbnail_url: str | None = None
     size: str | None = None
     mpp: float | None = None
-    levels: int | None = None
     tissue_mm2: float | None = None
     models: tuple[str, ...] = ()
     top_score: float | None = None
     note: str = ""
     """What is wrong with the slide's files."""
 
-    def as_dict(self) -> dict[str, Any]:
-        """The row as the table takes it."""
-        return {
-            "thumbnail": self.thumbnail_url,
-            "slide": as_text(self.slide_id),
-            "note": self.note,
-            "size": self.size,
-            "mpp": self.mpp,
-            "levels": self.levels,
-            "tissue_mm2": self.tissue_mm2,
-            "models": [as_text(model) for model in self.models],
-            "top_score": self.top_score,
-        }
+    def cells(self, link: WorklistLink) -> tuple[object, ...]:
+        """The row as `COLUMNS` take it; its link leads to the slide, and knows the way back."""
+        return (
+            Picture(self.thumbnail_url) if self.thumbnail_url else None,
+            Link(self.slide_id, {**link.query(), "slide": self.slide_id}),
+            self.note,
+            self.size,
+            None if self.mpp is None else f"{self.mpp:.4g}",
+            None if self.tissue_mm2 is None else f"{self.tissue_mm2:.1f}",
+            ", ".join(self.models),
+            None if self.top_score is None else f"{self.top_score:.2f}",
+        )
+
+
+COLUMNS = (
+    Column("Picture", "fixed"),
+    Column("Slide"),
+    Column("Note", "long"),
+    Column("Size"),
+    Column("µm/px", "number"),
+    Column("Tissue mm²", "number"),
+    Column("Predictions of"),
+    Column("Highest hotspot", "number"),
+)
 
 
 @dataclass(frozen=True)
@@ -61,20 +72,21 @@ def find_slides(cache: SlideCache, text: str, *, only_predicted: bool) -> tuple[
     """Slides whose name contains every word of `text`, whatever the case, and how many slides there are.
 
     Args:
-        only_predicted: only slides with predictions; then words may also be parts of their models' names.
+        only_predicted: only slides with predictions, and those of which that cannot be known; words may then also be
+            parts of their models' names.
     """
     slide_ids, words = cache.project.slide_ids(), text.casefold().split()
     if not only_predicted:
         return [slide_id for slide_id in slide_ids if _has(words, slide_id)], len(slide_ids)
     with_models = ((slide_id, _models(cache, slide_id)) for slide_id in slide_ids)
-    return [slide_id for slide_id, models in with_models if models and _has(words, slide_id, *models)], len(slide_ids)
+    found = [slide_id for slide_id, models in with_models if models != [] and _has(words, slide_id, *(models or ()))]
+    return found, len(slide_ids)
 
 
-def page_of(slide_ids: Sequence[str], wanted: str) -> Page:
-    """The page that a link names; the nearest there is for any other text."""
+def page_of(slide_ids: Sequence[str], wanted: int) -> Page:
+    """A page, or the last there is."""
     pages = max(1, -(-len(slide_ids) // ROWS_PER_PAGE))
-    is_number = wanted.isascii() and wanted.isdecimal() and len(wanted) < 9
-    number = min(max(1, int(wanted)), pages) if is_number else 1
+    number = min(wanted, pages)
     first = (number - 1) * ROWS_PER_PAGE
     return Page(number, pages, slide_ids[first : first + ROWS_PER_PAGE])
 
@@ -98,7 +110,6 @@ def read_row(cache: SlideCache, slide_id: str) -> WorklistRow:
         thumbnail_url=f"/thumbnails/{quote(slide_id)}.jpg?v={summary.version}",
         size=size_text(summary.size_wh_px0, summary.mpp0),
         mpp=summary.mpp0,
-        levels=summary.levels,
         tissue_mm2=summary.tissue_mm2,
         models=tuple(models),
         top_score=max(scores, default=None),
@@ -106,11 +117,12 @@ def read_row(cache: SlideCache, slide_id: str) -> WorklistRow:
     )
 
 
-def _models(cache: SlideCache, slide_id: str) -> list[str]:
+def _models(cache: SlideCache, slide_id: str) -> list[str] | None:
+    """None where they cannot be known; the slide's row says why."""
     try:
         return cache.model_ids(slide_id)
-    except READ_ERRORS:  # its row says so where it is shown
-        return []
+    except READ_ERRORS:
+        return None
 
 
 def _has(words: Sequence[str], *names: str) -> bool:

@@ -4,24 +4,14 @@ from __future__ import annotations
 
 import streamlit as st
 
-from pathology_app import study_rows
+from pathology_app import study_lists
 from pathology_app.app_pages import study_failures, study_overview, study_slide
 from pathology_app.app_pages.study_actions import last_said
-from pathology_app.app_pages.study_navigation import Place, current_link, go, link_button, say
+from pathology_app.app_pages.study_navigation import Place, current_link, link_button, say
 from pathology_app.study_ledger import StudyLedger, current_study_ledger
 from pathology_app.study_link import StudyLink
 from pathology_app.text import READ_ERRORS, as_markdown
 from pipeline.study.ledger import Ledger
-
-_COLUMNS = {
-    "study": st.column_config.TextColumn("Study", width=140),
-    "title": st.column_config.TextColumn("Title", width=240),
-    "state": st.column_config.TextColumn("State", width=70),
-    "slides": st.column_config.NumberColumn("Slides", width=60),
-    "done": st.column_config.NumberColumn("Done", width=60),
-    "pending": st.column_config.NumberColumn("Pending", width=70),
-    "without_result": st.column_config.NumberColumn("Without a result", width=105),
-}
 
 
 def page(worklist: st.Page) -> None:
@@ -79,18 +69,6 @@ def _way_up(worklist: st.Page, link: StudyLink) -> None:
 
 
 def _list(ledger: Ledger) -> None:
-    """All studies; a click opens one."""
+    """All studies; a row leads to one."""
     st.header("Studies", anchor=False)
-    studies = ledger.studies()
-    event = st.dataframe(
-        study_rows.study_rows(studies),
-        column_config=_COLUMNS,
-        hide_index=True,
-        on_select="rerun",
-        selection_mode="single-cell",
-        key="studies",
-    )
-    st.caption("Click a row to open the study.")
-    if event.selection.cells:
-        row_index, _ = event.selection.cells[0]
-        go(StudyLink(studies[row_index][0].study_id).query())
+    st.html(study_lists.studies_html(ledger.studies()))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import streamlit as st
 
-from pathology_app import html_tables, study_rows
+from pathology_app import html_tables, study_lists, study_rows
 from pathology_app.app_pages.study_heading import draw_heading
-from pathology_app.app_pages.study_navigation import clicked, go, nearest_page, page_buttons, say
+from pathology_app.app_pages.study_navigation import go, nearest_page, page_buttons, say
 from pathology_app.study_ledger import StudyLedger
 from pathology_app.study_link import MAX_FIND, SLIDES_PER_PAGE, StudyLink
 from pathology_app.text import READ_ERRORS, as_markdown
 from pathology_app.tiles.cache import current_cache
+from pathology_app.viewer.component import search_box
 from pipeline.study.ledger import Ledger, StudyRow
 from pipeline.study.progress import Progress
 from pipeline.study.rows import STUDY_SUBJECT
@@ -21,17 +22,7 @@ REFRESH_S = 5.0
 MAX_WORKERS_SHOWN = 50
 MAX_LOG_SHOWN = 20
 ALL = "all"
-
-_COLUMNS = {
-    "slide": st.column_config.TextColumn("Slide", width=150),
-    "state": st.column_config.TextColumn("State", width=90),
-    "at": st.column_config.TextColumn("Stage", width=230),
-    "code": st.column_config.TextColumn("Code", width=110),
-    "reason": st.column_config.TextColumn("Reason", width=340),
-    "site": st.column_config.TextColumn("Site", width=110),
-    "scanner": st.column_config.TextColumn("Scanner", width=140),
-    "ended": st.column_config.TextColumn("Ended (UTC)", width=150),
-}
+_FIND, _WANTED = "study_find", "study_wanted"
 
 
 def draw(found: StudyLedger, ledger: Ledger, link: StudyLink) -> None:
@@ -82,35 +73,31 @@ def _numbers(ledger: Ledger, row: StudyRow, progress: Progress, every_s: float |
 def _filters(link: StudyLink) -> None:
     """Which slides are listed. The link says that, so that the browser's Back changes it; a widget has a key for each
     link that it stands for, and nothing of one link is left in another."""
+    if wanted := st.session_state.pop(_WANTED, None):
+        go(wanted)  # here, and not when it was typed: a callback runs only this part of the page again
     left, right = st.columns([3, 1], vertical_alignment="bottom")
-    find = left.text_input(
-        "Slides", link.find, max_chars=MAX_FIND, key=f"study_find {link.find}", placeholder="part of a slide's name"
-    )
+    with left:
+        search_box(
+            "Slides",
+            link.find,
+            lambda find: st.session_state.update({_WANTED: link.to(find=find, page=1).query()}),
+            key=_FIND,
+            placeholder="part of a slide's name",
+            max_length=MAX_FIND,
+        )
     states = (ALL, *SLIDE_STATES)
     chosen = right.selectbox("State", states, states.index(link.state or ALL), key=f"study_state {link.state}")
     state = None if chosen == ALL else chosen
-    if (find, state) != (link.find, link.state):
-        go(link.to(find=find, state=state, page=1).query())
+    if state != link.state:
+        go(link.to(state=state, page=1).query())
 
 
 def _slides(ledger: Ledger, link: StudyLink) -> None:
-    """The slides of the study, as the link filters them; a click opens one."""
+    """The slides of the study, as the link filters them; a row leads to one."""
     wanted = SlideSearch(link.state, link.code, link.find)
     page = find_slides(ledger, link.study, wanted, skip=(link.page - 1) * SLIDES_PER_PAGE, limit=SLIDES_PER_PAGE)
     if not page.rows and page.total:
         go(nearest_page(link, page.total).query())
-    page_buttons(link, page.total, "Click a row to see what was done to the slide.")
+    page_buttons(link, page.total, "A row leads to what was done to its slide.")
     tasks = ledger.tasks(link.study, *(row.slide_id for row in page.rows))
-    rows = study_rows.slide_rows(page.rows, tasks, current_cache().project.root)
-    event = st.dataframe(
-        rows,
-        column_config=_COLUMNS,
-        column_order=study_rows.filled(rows),
-        hide_index=True,
-        placeholder="",
-        on_select="rerun",
-        selection_mode="single-cell",
-        key=f"slides {link.query()}",
-    )
-    if slide_id := clicked(event, page.rows):
-        go(StudyLink(link.study, slide=slide_id).query())
+    st.html(study_lists.slides_html(link.study, page.rows, tasks, current_cache().project.root))

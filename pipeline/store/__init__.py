@@ -1,7 +1,4 @@
-"""The OME-Zarr slide store: written once by ingest, read by everything else.
-
-from pipeline.store import Box, StoreReader
-"""
+"""The OME-Zarr slide store: written once by ingest, read by everything else."""
 
 from typing import TYPE_CHECKING
 

@@ -37,12 +37,12 @@ def attack(times: int, seed: int) -> Result:
         read_row(cache, find_slides(cache, "", only_predicted=False)[0][-1])  # once: the libraries open what they keep
         opened = len(os.listdir("/proc/self/fd"))
         for what, text, page in (
-            ("the first page", "", "1"),
-            ("the first page again", "", "1"),
-            ("another page", "", str(rng.randint(2, max(2, times // ROWS_PER_PAGE)))),
-            ("the last page", "", str(times)),
-            ("a name", str(times - 1), "1"),
-            (WITH_PREDICTIONS, "demo", "1"),
+            ("the first page", "", 1),
+            ("the first page again", "", 1),
+            ("another page", "", rng.randint(2, max(2, times // ROWS_PER_PAGE))),
+            ("the last page", "", times),
+            ("a name", str(times - 1), 1),
+            (WITH_PREDICTIONS, "demo", 1),
         ):
             start = time.perf_counter()
             rows = _look(cache, text, page, only_predicted=what == WITH_PREDICTIONS)
@@ -56,7 +56,7 @@ def attack(times: int, seed: int) -> Result:
     return result
 
 
-def _look(cache: SlideCache, text: str, wanted: str, *, only_predicted: bool = False) -> int:
+def _look(cache: SlideCache, text: str, wanted: int, *, only_predicted: bool = False) -> int:
     """Read a page as the worklist does; how many rows it has without a fault."""
     slide_ids, _ = find_slides(cache, text, only_predicted=only_predicted)
     return sum(not read_row(cache, slide_id).note for slide_id in page_of(slide_ids, wanted).slide_ids)

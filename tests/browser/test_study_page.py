@@ -65,10 +65,9 @@ def test_a_failure_is_looked_at_and_retried_with_a_reason_that_stands_in_the_log
         page.get_by_role("radio", name="Overview").click()
         page.get_by_text("4 of 7").wait_for()
         page.get_by_label("Your name").wait_for(state="detached")
-        page.get_by_label("Slides", exact=True).fill("003")
-        page.get_by_label("Slides", exact=True).press("Enter")
-        page.get_by_text("1 slide. Click a row").wait_for()
-        click_until(page, 60, HEADER_PX + 0.5 * ROW_PX, lambda: "study_slide=S-003" in page.url)
+        page.get_by_role("searchbox", name="Slides").fill("003")
+        page.get_by_text("1 slide. A row leads").wait_for()
+        page.get_by_role("link", name="S-003").click()
         entry = page.locator("table[aria-label='Log of the slide']").locator("tr", has_text="slide retried")
         entry.get_by_text("copied again").wait_for()
         assert entry.get_by_text(f"Ada (web app, {actor_here()})").is_visible()
@@ -79,7 +78,7 @@ def test_a_failure_is_looked_at_and_retried_with_a_reason_that_stands_in_the_log
         page.locator("table[aria-label=Stages]").get_by_text("held").wait_for()  # by itself
         page.screenshot(path=ARTIFACTS / "study-slide.png")
         page.go_back()
-        page.get_by_text("1 slide. Click a row").wait_for()
+        page.get_by_text("1 slide. A row leads").wait_for()
     log_text = (tmp_path / "server.log").read_text()
     assert not [line for line in log_text.splitlines() if "Traceback" in line or "ERROR" in line], log_text
     assert not list(tmp_path.glob("gemslide.db-*")), "the ledger's connections were not closed when the app ended"

@@ -91,12 +91,64 @@ def test_a_click_in_the_worklist_opens_the_slide(page: Page, server: Server) -> 
     with page.expect_response(lambda response: "/thumbnails/" in response.url):
         page.get_by_text("1 of 1 slides").wait_for()
     page.screenshot(path=ARTIFACTS / "worklist.png")
+    assert page.title() == "Worklist · gemslide"
 
-    click_table(page, 300, HEADER_PX + 40)
+    page.get_by_role("cell", name="1800 × 1300 px").click()  # anywhere in the row
 
     wait_until(page, f"hook.slideId() === '{SLIDE_ID}' && hook.isSettled()")
     assert f"slide={SLIDE_ID}" in page.url
     assert page.get_by_text("Research use only. Not for diagnosis.").is_visible()
+
+
+def test_a_keyboard_reaches_every_slide_of_the_worklist_and_chooses_one(page: Page, server: Server) -> None:
+    page.goto(server.url)
+    page.get_by_text("1 of 1 slides").wait_for()
+    link = page.get_by_role("link", name=SLIDE_ID)
+    link.wait_for()
+    for _ in range(12):
+        page.keyboard.press("Tab")
+        if link.evaluate("link => link === document.activeElement"):
+            break
+    assert "slide=" not in page.url, "to come past a slide is not to choose it"
+
+    page.keyboard.press("Enter")
+
+    wait_until(page, f"hook.slideId() === '{SLIDE_ID}' && hook.isSettled()")
+    assert page.title() == f"{SLIDE_ID} · gemslide"
+
+
+def test_a_slide_opens_in_a_tab_of_its_own_and_the_list_stays(page: Page, server: Server) -> None:
+    page.goto(server.url)
+    link = page.get_by_role("link", name=SLIDE_ID)
+    link.wait_for()
+    with page.context.expect_page() as opened:
+        link.click(modifiers=["Control"])
+    wait_until(opened.value, f"hook.slideId() === '{SLIDE_ID}' && hook.isSettled()")
+    assert page.url == f"{server.url}/"
+
+
+def test_the_filter_follows_what_is_typed_and_back_takes_it_away(page: Page, server: Server) -> None:
+    page.goto(server.url)
+    page.get_by_text("1 of 1 slides").wait_for()
+
+    page.get_by_label("Filter").press_sequentially("zz")
+    page.get_by_text("0 of 1 slides").wait_for()
+    assert "find=zz" in page.url
+    page.reload()
+    page.get_by_text("0 of 1 slides").wait_for()
+    assert page.get_by_label("Filter").input_value() == "zz"
+
+    page.get_by_label("Filter").fill("s 0")
+    page.get_by_text("1 of 1 slides").wait_for()
+    page.go_back()
+    page.get_by_text("0 of 1 slides").wait_for()
+    wait_for(page, "document.activeElement !== null")
+    assert page.get_by_label("Filter").input_value() == "zz"
+
+
+def open_from_worklist(page: Page) -> None:
+    page.get_by_text("1 of 1 slides").wait_for()
+    page.get_by_role("link", name=SLIDE_ID).click()
 
 
 def test_the_whole_slide_lies_where_it_should(page: Page, server: Server) -> None:
@@ -257,8 +309,7 @@ def test_a_hotspot_row_can_be_clicked_anywhere_and_again(page: Page, server: Ser
 
 def test_back_leads_from_the_slide_to_the_worklist_and_forward_again(page: Page, server: Server) -> None:
     page.goto(server.url)
-    page.get_by_text("1 of 1 slides").wait_for()
-    click_table(page, 300, HEADER_PX + 40)
+    open_from_worklist(page)
     wait_until(page, f"hook.slideId() === '{SLIDE_ID}' && hook.isSettled()")
 
     page.go_back()
@@ -305,9 +356,9 @@ def test_leaving_and_coming_back_leaves_no_old_viewer(page: Page, server: Server
     open_slide(page, server)
     page.get_by_role("button", name="Worklist").click()
     page.get_by_text("1 of 1 slides").wait_for()
-    page.get_by_text("Hotspots").wait_for(state="detached")
+    page.locator(".gemslide-viewer").wait_for(state="detached")
 
-    click_table(page, 300, HEADER_PX + 40)
+    open_from_worklist(page)
 
     wait_until(page, "hook.isSettled() && hook.hasOverlay()")
     assert hook(page, "liveViewers()") == 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import json
 import re
 from functools import cache
 from pathlib import Path
@@ -32,3 +34,30 @@ def open_page(**query: str) -> AppTest:
 def said(element: Any) -> str:
     """What a reader sees of Markdown that is all escaped."""
     return re.sub(r"\\(.)", r"\1", element.value).replace("\u2060", "")
+
+
+def html_of(page: AppTest) -> str:
+    """All that is drawn as HTML: tables, bars, facts."""
+    return "\n".join(each.proto.body for each in page.get("html"))
+
+
+def linked(page: AppTest) -> list[str]:
+    """The words that lead to other pages, in tables."""
+    return [words for _, words in _links(page)]
+
+
+def hrefs(page: AppTest) -> list[str]:
+    """Where they lead."""
+    return [href for href, _ in _links(page)]
+
+
+def _links(page: AppTest) -> list[tuple[str, str]]:
+    found = re.findall(r'<a class="gs-go"[^>]* href="([^"]*)">(.*?)</a>', html_of(page))
+    return [(html.unescape(href), html.unescape(words)) for href, words in found]
+
+
+def viewer_data(page: AppTest) -> dict[str, Any]:
+    """What the slide viewer was given."""
+    (viewer,) = (each for each in page.get("bidi_component") if each.proto.component_name.endswith("gemslide_viewer"))
+    data: dict[str, Any] = json.loads(viewer.proto.json)
+    return data

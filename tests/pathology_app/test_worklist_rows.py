@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from pathology_app.html_tables import Link, Picture
 from pathology_app.tiles.cache import SlideCache
-from pathology_app.worklist_rows import ROWS_PER_PAGE, find_slides, page_of, read_row
+from pathology_app.worklist_link import WorklistLink
+from pathology_app.worklist_rows import COLUMNS, ROWS_PER_PAGE, find_slides, page_of, read_row
 from pipeline.project import Project
 from tests.pathology_app.many_slides import make_many_slides
 from tests.pathology_app.small_project import MODEL_ID, MPP0, SLIDE_ID
@@ -23,19 +25,14 @@ def copied(project: Project, tmp_path: Path) -> SlideCache:
 
 
 def test_a_row_says_what_the_slide_is(cache: SlideCache) -> None:
-    shown = read_row(cache, SLIDE_ID).as_dict()
+    picture, *shown = read_row(cache, SLIDE_ID).cells(WorklistLink("s", page=2))
 
-    assert shown.pop("thumbnail").startswith(f"/thumbnails/{SLIDE_ID}.jpg?v=")
-    assert 0.2 < shown.pop("tissue_mm2") < 0.6
-    assert shown == {
-        "slide": SLIDE_ID,
-        "note": "",
-        "size": "1800 × 1300 px (0.9 × 0.7 mm)",
-        "mpp": MPP0,
-        "levels": 2,
-        "models": [MODEL_ID],
-        "top_score": pytest.approx(0.97, abs=1e-3),
-    }
+    assert isinstance(picture, Picture)
+    assert picture.url.startswith(f"/thumbnails/{SLIDE_ID}.jpg?v=")
+    assert 0.2 < float(str(shown.pop(4))) < 0.6
+    link = Link(SLIDE_ID, {"find": "s", "page": "2", "slide": SLIDE_ID})
+    assert shown == [link, "", "1800 × 1300 px (0.9 × 0.7 mm)", f"{MPP0}", MODEL_ID, "0.97"]
+    assert len(COLUMNS) == len(shown) + 2
 
 
 @pytest.mark.parametrize(
@@ -70,13 +67,21 @@ def test_slides_without_predictions_can_be_hidden(copied: SlideCache) -> None:
 )  # fmt: skip
 def test_a_link_names_a_page(wanted: str, number: int, first: int, count: int) -> None:
     slide_ids = [f"s{index}" for index in range(2 * ROWS_PER_PAGE + 7)]
-    page = page_of(slide_ids, wanted)
+    page = page_of(slide_ids, WorklistLink.of({"page": wanted}).page)
     assert (page.number, page.pages) == (number, 3)
     assert list(page.slide_ids) == slide_ids[first : first + count]
 
 
 def test_an_empty_list_has_one_page() -> None:
-    assert (page_of([], "7").number, page_of([], "7").pages) == (1, 1)
+    assert (page_of([], 7).number, page_of([], 7).pages) == (1, 1)
+
+
+def test_a_slide_of_which_it_is_not_known_whether_it_was_predicted_is_not_left_out(copied: SlideCache) -> None:
+    shutil.rmtree(copied.project.store_path(SLIDE_ID) / "predictions")
+    (copied.project.store_path(SLIDE_ID) / "predictions").symlink_to("x" * 300)  # cannot be looked at, root or not
+
+    assert find_slides(copied, "", only_predicted=True) == ([SLIDE_ID], 1)
+    assert read_row(copied, SLIDE_ID).note
 
 
 def test_damaged_hotspots_are_said_in_the_row(copied: SlideCache) -> None:
@@ -122,7 +127,7 @@ def test_a_page_of_many_slides_reads_that_page_only(project: Project, tmp_path: 
     read_row(cache, slide_ids[0])  # zarr opens an event loop once
     opened = len(os.listdir("/proc/self/fd"))
 
-    rows = [read_row(cache, slide_id) for slide_id in page_of(slide_ids, "1").slide_ids]
+    rows = [read_row(cache, slide_id) for slide_id in page_of(slide_ids, 1).slide_ids]
 
     assert (total, len(rows)) == (2 * ROWS_PER_PAGE, ROWS_PER_PAGE)
     assert not any(row.note for row in rows)

@@ -1,4 +1,4 @@
-// Entry of the Streamlit component. Streamlit calls it again with new data on every rerun.
+// Entries of the Streamlit components. Streamlit calls each again with new data on every rerun.
 import { exposeHook } from "./hook";
 import { SlideViewer } from "./slide_viewer";
 import css from "./style.css";
@@ -29,7 +29,10 @@ function sweep(): void {
   }
 }
 
-export default function mount(component: StreamlitComponent): () => void {
+export { followLinks } from "./links";
+export { searchBox } from "./search_box";
+
+export function slideViewer(component: StreamlitComponent): () => void {
   const { data, parentElement, setTriggerValue } = component;
   sweep();
   const viewer = viewers.get(parentElement);

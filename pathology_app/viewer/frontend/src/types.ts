@@ -62,8 +62,10 @@ export interface ViewerData {
 }
 
 /** The argument Streamlit hands to a components-v2 module. */
-export interface StreamlitComponent {
-  data: ViewerData;
+export interface Streamlit<Data> {
+  data: Data;
   parentElement: HTMLElement | ShadowRoot;
   setTriggerValue(name: string, value: unknown): void;
 }
+
+export type StreamlitComponent = Streamlit<ViewerData>;

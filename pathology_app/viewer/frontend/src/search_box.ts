@@ -1,0 +1,77 @@
+// A field that searches while one types.
+import type { Streamlit } from "./types";
+
+export interface SearchData {
+  label: string;
+  placeholder: string;
+  value: string;
+  max_length: number;
+}
+
+/** After the last key, before Python is asked. */
+const PAUSE_MS = 250;
+
+const STYLE = `
+label { display: block; font-family: inherit; font-size: 0.875rem; line-height: 1.5rem; }
+input { display: block; box-sizing: border-box; width: 100%; height: 40px; margin-top: 4px; padding: 0 12px; font-family: inherit;
+  font-size: 1rem; color: inherit; background: #f8f9fa; border: 1px solid #8a90a0; border-radius: 8px; }
+input:focus { outline: 2px solid #b0175b; outline-offset: 1px; }
+`;
+
+class SearchBox {
+  private readonly input = document.createElement("input");
+  private readonly text = document.createElement("span");
+  private timer = 0;
+  private sent = "";
+
+  constructor(private component: Streamlit<SearchData>) {
+    const style = document.createElement("style");
+    style.textContent = STYLE;
+    const label = document.createElement("label");
+    this.input.type = "search";
+    this.input.addEventListener("input", () => {
+      window.clearTimeout(this.timer);
+      this.timer = window.setTimeout(() => this.send(), PAUSE_MS);
+    });
+    this.input.addEventListener("keydown", (event) => {
+      event.stopPropagation(); // keys here are letters, not commands of the page
+      if (event.key === "Enter") {
+        this.send();
+      }
+    });
+    label.append(this.text, this.input);
+    component.parentElement.append(style, label);
+    this.input.value = this.sent = component.data.value;
+    this.update(component);
+  }
+
+  update(component: Streamlit<SearchData>): void {
+    this.component = component;
+    const { label, placeholder, value, max_length } = component.data;
+    this.text.textContent = label;
+    [this.input.placeholder, this.input.maxLength] = [placeholder, max_length];
+    // What Python says now is what was typed a moment ago, unless a link or the browser's Back has changed it.
+    if (value !== this.sent) {
+      this.input.value = this.sent = value;
+    }
+  }
+
+  private send(): void {
+    window.clearTimeout(this.timer);
+    if (this.input.value !== this.sent) {
+      this.sent = this.input.value;
+      this.component.setTriggerValue("find", this.sent);
+    }
+  }
+}
+
+const boxes = new WeakMap<Streamlit<unknown>["parentElement"], SearchBox>();
+
+export function searchBox(component: Streamlit<SearchData>): void {
+  const box = boxes.get(component.parentElement);
+  if (box) {
+    box.update(component);
+  } else {
+    boxes.set(component.parentElement, new SearchBox(component));
+  }
+}
