@@ -26,6 +26,10 @@ settings.load_profile("gemslide")
 
 ROOT = Path(__file__).parent.parent
 
+# A shell has its background jobs ignore Ctrl-C, and so would every process the tests start and then interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 
 def pytest_report_header() -> str:
     data = os.environ.get("GEMSLIDE_TEST_DATA")

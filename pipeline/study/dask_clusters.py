@@ -12,6 +12,7 @@ from pathlib import Path
 
 import dask.config
 from distributed import Client, LocalCluster, Security, rpc
+from distributed.utils import silence_logging_cmgr
 
 from pipeline.config import StudyConfig
 from pipeline.errors import BadRecipeError, UnreadableError
@@ -94,17 +95,23 @@ def local_cluster(workers: int) -> Iterator[Client]:
 @contextmanager
 def cluster_at(address: str) -> Iterator[Client]:
     """A cluster whose scheduler runs already. Raises UnreadableError: nobody answers there as a scheduler does."""
+    with ExitStack() as stack:
+        # To Dask a scheduler that goes away is a traceback, at whatever moment it notices; what matters is told.
+        for logger in ("distributed", "distributed.client"):
+            stack.enter_context(silence_logging_cmgr(logging.CRITICAL, logger))
+        yield stack.enter_context(_connected(address))
+
+
+def _connected(address: str) -> Client:
     try:
         # Dask's own client waits for ever for a stranger who takes the connection and says nothing.
         asyncio.run(asyncio.wait_for(_greet(address), CONNECT_S))
-        client = Client(address, timeout=CONNECT_S)
+        return Client(address, timeout=CONNECT_S)
     except Exception as error:  # whatever Dask makes of what a stranger says
         raise UnreadableError(
             f"{address}: no Dask scheduler answered there within {CONNECT_S:.0f} s. Check the address, that it runs, "
             f"and that its Python, dask and distributed are those of this environment. ({_first_line(error)})"
         ) from error
-    with client:
-        yield client
 
 
 async def _greet(address: str) -> None:
