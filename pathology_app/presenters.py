@@ -92,6 +92,7 @@ def hotspot_data(hotspots: Iterable[Hotspot], *, stride_px0: float, mpp0: float)
             "y_px0": hotspot["y_px0"],
             "radius_px0": stride_px0 * math.sqrt(0.5),
             "side_px0": side_px0,
+            "score": hotspot["score"],
             "label": f"{as_text(hotspot['class'])} {hotspot['score']:.2f}",
         }
         for hotspot in hotspots
@@ -118,7 +119,13 @@ def probability_text(probabilities: Mapping[str, float] | None, class_name: str)
     return "not predicted" if probabilities is None else f"P({as_text(class_name)}) = {probabilities[class_name]:.2f}"
 
 
+def probability_rows(probabilities: Mapping[str, float]) -> list[tuple[str, str]]:
+    """What the model says about a point, of every class, the likeliest first."""
+    ranked = sorted(probabilities.items(), key=lambda named: -named[1])
+    return [(name, f"{probability:.3f}") for name, probability in ranked]
+
+
 def place_text(xy_px0: tuple[int, int], mpp0: float) -> str:
-    """Where a point lies: "x = 812, y = 400 px0 (203 µm, 100 µm)"."""
+    """Where a point lies: "203 µm right, 100 µm down (pixel 812, 400)"."""
     x_px0, y_px0 = xy_px0
-    return f"x = {x_px0}, y = {y_px0} px0 ({x_px0 * mpp0:.0f} µm, {y_px0 * mpp0:.0f} µm)"
+    return f"{x_px0 * mpp0:.0f} µm right, {y_px0 * mpp0:.0f} µm down (pixel {x_px0}, {y_px0})"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import streamlit as st
 
-from pathology_app import presenters
+from pathology_app import html_tables, presenters
 from pathology_app.session import SlideSession, slide_session
 from pathology_app.text import READ_ERRORS, as_markdown, as_text, message_of
 from pathology_app.tiles.cache import OpenPredictions, OpenSlide, SlideCache, current_cache
@@ -28,6 +29,11 @@ _HOTSPOT_COLUMNS = {
 }
 
 
+_PROBE_COLUMNS = (html_tables.Column("Class"), html_tables.Column("Probability", "number"))
+_OF_SLIDE = ("slide", "model", "class", "at", "overlay")
+"""What a link says of a slide; the last two are the browser's own (frontend/src/link_state.ts)."""
+
+
 @dataclass(frozen=True)
 class Selection:
     """What the page shows."""
@@ -37,6 +43,11 @@ class Selection:
     class_index: int
     hotspots: list[Hotspot] | None
     """None where they are not known: no list was made, or it cannot be read."""
+
+    @property
+    def hotspots_shown(self) -> list[Hotspot]:
+        """Those of the class shown."""
+        return [hotspot for hotspot in self.hotspots or [] if hotspot["class"] == self.class_name]
 
     @property
     def class_name(self) -> str | None:
@@ -78,7 +89,7 @@ def _back_button(worklist: st.Page) -> None:
     """Leave for where the link came from: a study, or the worklist at its page; it then names no slide any more."""
     label = "Study" if "study" in st.query_params else "Worklist"
     if st.button(label, icon=":material/arrow_back:", type="tertiary", key="back"):
-        for name in ("slide", "model"):
+        for name in _OF_SLIDE:
             st.query_params.pop(name, None)
         st.switch_page(worklist, query_params=st.query_params.to_dict())
 
@@ -95,14 +106,7 @@ def _choose(
         _say(error, cache)
         return Selection(slide, None, 0, None)
     hotspots = _hotspots(cache, slide_id, model_id)
-    class_names = opened.predictions.class_names
-    class_index = class_place.selectbox(
-        "Class",
-        range(len(class_names)),
-        index=presenters.default_class(class_names, hotspots or []),
-        format_func=lambda index: as_text(class_names[index]),
-        key=f"class of {model_id}",
-    )
+    class_index = _choose_class(model_id, opened.predictions.class_names, hotspots or [], class_place)
     return Selection(slide, opened, class_index, hotspots)
 
 
@@ -132,6 +136,24 @@ def _choose_model(model_ids: list[str], place: Place) -> str:
     return chosen
 
 
+def _choose_class(model_id: str, class_names: Sequence[str], hotspots: Sequence[Hotspot], place: Place) -> int:
+    """The class of the link, or the one chosen; the link then names it."""
+    default = presenters.default_class(class_names, hotspots)
+    wanted = st.query_params.get("class")
+    index = class_names.index(wanted) if wanted in class_names else default
+    chosen = place.selectbox(
+        "Class",
+        range(len(class_names)),
+        index=index,
+        format_func=lambda each: as_text(class_names[each]),
+        key=f"class {index} of {model_id}",
+    )
+    if chosen != index:
+        st.query_params["class"] = class_names[chosen]
+        st.rerun()
+    return chosen
+
+
 @st.fragment
 def _view(selection: Selection, session: SlideSession) -> None:
     """Viewer and hotspot list. Clicks and chosen rows rerun only this."""
@@ -149,7 +171,7 @@ def _viewer_data(selection: Selection, session: SlideSession) -> dict[str, objec
     if opened:
         stride_px0, mpp0 = opened.predictions.stride_px0, selection.mpp0
         overlay = presenters.overlay_data(slide.reader.slide_id, opened, selection.class_index)
-        hotspots = presenters.hotspot_data(selection.hotspots or [], stride_px0=stride_px0, mpp0=mpp0)
+        hotspots = presenters.hotspot_data(selection.hotspots_shown, stride_px0=stride_px0, mpp0=mpp0)
     return {
         "slide": presenters.slide_data(slide),
         "overlay": overlay,
@@ -184,27 +206,30 @@ def _remember_hotspot(session: SlideSession, table_key: str) -> None:
 
 
 def _hotspot_list(selection: Selection, session: SlideSession) -> None:
-    hotspots = selection.hotspots
-    st.markdown("**Hotspots**" if hotspots is None else f"**Hotspots** ({len(hotspots)})")
-    if not hotspots:
+    """The hotspots of the class shown; how many others have stands above."""
+    shown = selection.hotspots_shown
+    st.markdown("**Hotspots**" if selection.hotspots is None else f"**Hotspots** ({len(shown)})")
+    if others := len(selection.hotspots or []) - len(shown):
+        st.caption(f"{others} more of other classes.")
+    if not shown:
         st.caption(_why_no_hotspots(selection))
         return
-    # A new table after each jump: the same row can be chosen again.
-    table_key = f"{HOTSPOTS_KEY}-{session.goto_id}"
+    # A new table after each jump, and for each class: the same row can be chosen again.
+    table_key = f"{HOTSPOTS_KEY}-{selection.class_index}-{session.goto_id}"
     st.dataframe(
-        presenters.hotspot_rows(hotspots, selection.mpp0),
+        presenters.hotspot_rows(shown, selection.mpp0),
         column_config=_HOTSPOT_COLUMNS,
         hide_index=True,
         on_select=lambda: _remember_hotspot(session, table_key),
         selection_mode="single-cell",
         key=table_key,
     )
-    st.caption("Choose a row to go there. Keys: n next, p previous, o prediction on or off.")
+    st.caption("Choose a row to go there. Keys: n next, p previous, ? all of them.")
 
 
 def _why_no_hotspots(selection: Selection) -> str:
     if selection.hotspots is not None:
-        return "None found."
+        return "None found." if not selection.hotspots else "None of this class."
     if selection.opened is None:
         return "No predictions to show."
     return "Unknown: there is no list of them that can be read. `gemslide infer` makes it."
@@ -215,6 +240,10 @@ def _probe(selection: Selection, session: SlideSession) -> None:
     if session.probe_xy_px0 is None:
         st.caption("Click on the slide to read the prediction there.")
         return
-    x_px0, y_px0 = session.probe_xy_px0
-    place = presenters.place_text(session.probe_xy_px0, selection.mpp0)
-    st.markdown(as_markdown(f"{_probability_text(selection, x_px0, y_px0)} at {place}"))
+    st.caption(as_markdown(presenters.place_text(session.probe_xy_px0, selection.mpp0)))
+    probabilities = selection.opened.predictions.at(*session.probe_xy_px0) if selection.opened else None
+    if probabilities is None:
+        st.markdown("no prediction" if selection.opened is None else "not predicted")
+    else:
+        rows = presenters.probability_rows(probabilities)
+        st.html(html_tables.table(_PROBE_COLUMNS, rows, label="Probabilities at the last click"))

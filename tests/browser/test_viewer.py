@@ -260,7 +260,7 @@ def test_the_overlay_changes_without_the_server(page: Page, server: Server) -> N
     assert hook(page, colour)[3] == 0
     page.get_by_label("Prediction").check()
     assert hook(page, colour)[3] == 255
-    assert asked == []
+    assert [url for url in asked if not url.endswith("/favicon.png")] == []  # asked for when a link changes
 
 
 def test_the_overlay_lies_on_the_predicted_cells(page: Page, server: Server) -> None:
@@ -332,10 +332,92 @@ def test_a_click_reads_the_stored_probability(page: Page, server: Server) -> Non
         beside = page.locator(".probe").get_by_text(text, exact=True)
         beside.wait_for()
         assert distance_px(page, beside, x_px0, y_px0) < 40
-        page.get_by_text(f"{text} at x = ").wait_for()
+        page.get_by_text(f"(pixel {x_px0}, {y_px0})").wait_for()
+        page.get_by_role("cell", name=f"{stored['negative']:.3f}", exact=True).wait_for()
     page.screenshot(path=ARTIFACTS / "slide-click.png")
     click_px0(page, 20, 20)
-    page.get_by_text("not predicted at x = ").wait_for()
+    page.locator(".probe").get_by_text("not predicted").wait_for()
+
+
+def test_rings_follow_the_threshold_and_a_message_ends_where_its_hotspot_leaves_the_screen(
+    page: Page, server: Server
+) -> None:
+    open_slide(page, server)
+    assert hook(page, "shownHotspots()") == [0, 1]
+    page.get_by_label("Threshold").fill("0.9")  # the second reaches 0.81
+    assert hook(page, "shownHotspots()") == [0]
+    for _ in range(2):  # the next one is the first again
+        page.keyboard.press("n")
+        wait_until(page, "hook.currentHotspot() === 0 && hook.isSettled()")
+    page.get_by_text("Hotspot 1 of 2 · positive 0.97").wait_for()
+
+    page.get_by_label("Threshold").blur()
+    for _ in range(2):
+        page.keyboard.press("Shift+ArrowRight")
+    page.get_by_text("Hotspot 1 of 2").wait_for(state="detached")
+    assert hook(page, "currentHotspot()") == 0
+
+    page.get_by_label("Threshold").fill("1")
+    page.keyboard.press("n")
+    page.get_by_text("No hotspot reaches the threshold.").wait_for()
+
+
+def test_a_link_leads_to_the_same_view_class_and_colours_also_after_a_reload(page: Page, server: Server) -> None:
+    open_slide(page, server)
+    page.keyboard.press("5")  # 20x
+    page.keyboard.press("ArrowLeft")
+    page.get_by_label("Threshold").fill("0.7")
+    page.get_by_label("Colours").select_option("Viridis")
+    page.keyboard.press("o")
+    wait_until(page, "hook.isSettled()")
+    before = hook(page, "placement()")
+    wait_for(page, "location.search.includes('at=') && location.search.includes('overlay=0.40,0.70,Viridis,off')")
+
+    other = page.context.new_page()
+    for opened in (page, other):
+        opened.goto(page.url)
+        wait_until(opened, "hook.isSettled() && hook.hasOverlay()")
+        assert hook(opened, "placement()") == pytest.approx(before, rel=1e-3, abs=1)
+        assert not opened.get_by_label("Prediction").is_checked()
+        assert opened.get_by_label("Threshold").input_value() == "0.7"
+    page.keyboard.press("o")
+    (x_px0, y_px0), _ = HOTSPOTS_XY_PX0
+    assert hook(page, "shownHotspots()") == [0, 1]
+    wait_for(page, f"{HOOK}.hasOverlay()")
+    page.keyboard.press("0")
+    wait_until(page, "hook.isSettled()")
+    assert hook(page, f"overlayColour({x_px0}, {y_px0})")[1] > 150, "Viridis ends in yellow, Turbo in dark red"
+
+
+def test_keys_work_without_a_click_on_the_slide_and_are_listed(page: Page, server: Server) -> None:
+    open_slide(page, server)
+    whole = hook(page, "placement()")
+    page.keyboard.press("6")
+    wait_until(page, "hook.isSettled()")
+    at_40x = hook(page, "placement()")
+    assert at_40x["scale"] == pytest.approx(2.0, rel=0.01)
+
+    page.keyboard.press("Shift+ArrowDown")
+    stage = page.locator(".marks").bounding_box()
+    assert stage
+    assert at_40x["top"] - hook(page, "placement()")["top"] == pytest.approx(0.9 * stage["height"], rel=0.01)
+
+    page.keyboard.press("?")
+    page.get_by_role("dialog").get_by_text("to the next field of view").wait_for()
+    page.screenshot(path=ARTIFACTS / "slide-keys.png")
+    page.keyboard.press("n")
+    assert hook(page, "currentHotspot()") is None, "a key beside the list is not for the slide"
+    page.keyboard.press("Escape")
+    page.get_by_role("dialog").wait_for(state="hidden")
+    page.keyboard.press("Home")
+    wait_until(page, "hook.isSettled()")
+    assert hook(page, "placement()") == pytest.approx(whole)
+
+    page.get_by_role("button", name="40×").focus()
+    page.keyboard.press("ArrowRight")  # a button's own
+    assert hook(page, "placement()") == pytest.approx(whole)
+    page.keyboard.press("n")
+    wait_until(page, "hook.currentHotspot() === 0")
 
 
 def test_another_class_keeps_the_view(page: Page, server: Server) -> None:

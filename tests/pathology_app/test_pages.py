@@ -54,6 +54,28 @@ def test_a_link_opens_the_slide_in_the_viewer() -> None:
 
 
 @pytest.mark.usefixtures("serve_project")
+def test_the_link_names_the_class_and_hotspots_are_those_of_the_class_shown() -> None:
+    page = open_page(slide=SLIDE_ID)
+    page.selectbox(key=f"class 1 of {MODEL_ID}").set_value(0).run()
+    assert page.query_params["class"] == "negative"
+
+    page = open_page(**{"slide": SLIDE_ID, "class": "negative"})
+    assert viewer_data(page)["overlay"]["label"] == "P(negative)"
+    assert viewer_data(page)["hotspots"] == []
+    captions = [caption.value for caption in page.caption]
+    assert "2 more of other classes." in captions
+    assert "None of this class." in captions
+    assert viewer_data(open_page(**{"slide": SLIDE_ID, "class": "nobody's"}))["overlay"]["label"] == "P(positive)"
+
+
+@pytest.mark.usefixtures("serve_project")
+def test_the_way_back_says_nothing_of_the_slide() -> None:
+    page = open_page(**{"slide": SLIDE_ID, "class": "negative", "at": "1,2,3", "overlay": "0.1,0.2,Turbo", "page": "1"})
+    page.button(key="back").click().run()
+    assert page.query_params == {"page": "1"}
+
+
+@pytest.mark.usefixtures("serve_project")
 @pytest.mark.parametrize(("slide_id", "message"), [("nobody", "not in this project"), ("../x", "not a name")])
 def test_a_wrong_link_is_one_message(slide_id: str, message: str) -> None:
     page = open_page(slide=slide_id)

@@ -92,4 +92,9 @@ def test_texts_under_a_click(cache: SlideCache) -> None:
     assert presenters.probability_text(predictions.at(*HOTSPOTS_XY_PX0[0]), "positive") == "P(positive) = 0.97"
     assert presenters.probability_text(predictions.at(0, 0), "positive") == "not predicted"
     assert presenters.probability_text(predictions.at(-5, 40), "positive") == "not predicted"
-    assert presenters.place_text((812, 400), 0.25) == "x = 812, y = 400 px0 (203 µm, 100 µm)"
+    assert presenters.place_text((812, 400), 0.25) == "203 µm right, 100 µm down (pixel 812, 400)"
+
+
+def test_every_class_is_said_the_likeliest_first() -> None:
+    rows = presenters.probability_rows({"a": 0.25, "b": 0.7499, "c": 0.0})
+    assert rows == [("b", "0.750"), ("a", "0.250"), ("c", "0.000")]

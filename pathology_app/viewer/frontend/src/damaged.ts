@@ -1,6 +1,6 @@
 // What is damaged in the slide's file: hatched at every magnification, whatever else is shown.
 import { hatching } from "./hatching";
-import type { Placement } from "./overlay";
+import type { Placement } from "./navigation";
 import type { DamagedInfo, Level } from "./types";
 
 const [STRIPES, GROUND] = ["rgba(214, 0, 108, 0.85)", "rgba(214, 0, 108, 0.14)"];

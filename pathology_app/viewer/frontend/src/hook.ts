@@ -13,6 +13,8 @@ export interface TestHook {
   hasOverlay(): boolean;
   hasDamaged(): boolean;
   currentHotspot(): number | null;
+  /** Rings on the screen, by their places in the list. */
+  shownHotspots(): number[];
   /** Viewers not yet ended: more than one would be a leak. */
   liveViewers(): number;
 }
@@ -32,21 +34,17 @@ function colourAt(canvas: HTMLCanvasElement, viewer: SlideViewer, x_px0: number,
 }
 
 export function exposeHook(viewer: SlideViewer, liveViewers: () => number): void {
-  const isStill = (): boolean => {
-    const { viewport } = viewer.osd;
-    const moved = viewport.getCenter(true).distanceTo(viewport.getCenter(false));
-    return moved < 1e-6 && Math.abs(viewport.getZoom(true) / viewport.getZoom(false) - 1) < 1e-6;
-  };
   window.__gemslide = {
     slideId: () => viewer.data.slide.slide_id,
     isSettled: () =>
-      viewer.osd.isOpen() && viewer.osd.world.getItemAt(0).getFullyLoaded() && isStill(),
+      viewer.osd.isOpen() && viewer.osd.world.getItemAt(0).getFullyLoaded() && !viewer.navigation.isMoving(),
     placement: () => viewer.placement(),
     overlayColour: (x_px0, y_px0) => colourAt(viewer.canvas, viewer, x_px0, y_px0),
     slideColour: (x_px0, y_px0) => colourAt(viewer.osd.drawer.canvas as HTMLCanvasElement, viewer, x_px0, y_px0),
     hasOverlay: () => viewer.overlay !== null,
     hasDamaged: () => viewer.damaged !== null,
-    currentHotspot: () => viewer.current,
+    currentHotspot: () => viewer.hotspots.current,
+    shownHotspots: () => viewer.hotspots.shown(viewer.toolbar.style.visible),
     liveViewers,
   };
 }

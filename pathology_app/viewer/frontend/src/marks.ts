@@ -1,5 +1,5 @@
 // Hotspot circles and the probed point, drawn over the overlay.
-import type { Placement } from "./overlay";
+import type { Placement } from "./navigation";
 import type { Hotspot, Probe } from "./types";
 
 const MIN_RADIUS = 9;

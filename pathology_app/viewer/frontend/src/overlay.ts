@@ -1,4 +1,5 @@
 // The prediction of one class: fetched once as grey codes, coloured here, so that no slider asks the server.
+import type { Placement } from "./navigation";
 import { colourTable } from "./palettes";
 
 export interface OverlayStyle {
@@ -6,13 +7,6 @@ export interface OverlayStyle {
   opacity: number;
   threshold: number;
   palette: string;
-}
-
-/** Where the slide lies on the screen: screen = left/top + scale * px0, in CSS pixels. */
-export interface Placement {
-  left: number;
-  top: number;
-  scale: number;
 }
 
 export class Overlay {

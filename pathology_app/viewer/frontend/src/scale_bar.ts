@@ -28,13 +28,24 @@ export class ScaleBar {
     this.element.append(this.caption, this.bar, this.magnification);
   }
 
-  show(um_per_screen_px: number): void {
+  /** @param mpp0 finer than that nothing was scanned: beyond, pixels are only drawn larger. */
+  show(um_per_screen_px: number, mpp0: number): void {
     const length_um = roundLength(um_per_screen_px * TARGET_PX);
     this.bar.style.width = `${length_um / um_per_screen_px}px`;
     this.caption.textContent = lengthText(length_um);
-    const magnification = UM_PER_PX_AT_1X / um_per_screen_px;
-    this.magnification.textContent = `≈ ${Number(magnification.toPrecision(2))}×`;
+    this.magnification.textContent = magnificationText(um_per_screen_px, mpp0);
   }
+}
+
+/** What an observer would call it; of a slide scanned at 40x, "≈ 40×, enlarged 2×" and not 80x. */
+export function magnificationText(um_per_screen_px: number, mpp0: number): string {
+  const enlarged = mpp0 / um_per_screen_px;
+  const optical = `≈ ${rounded(UM_PER_PX_AT_1X / Math.max(um_per_screen_px, mpp0))}×`;
+  return enlarged > 1.05 ? `${optical}, enlarged ${rounded(enlarged)}×` : optical;
+}
+
+function rounded(value: number): number {
+  return Number(value.toPrecision(2));
 }
 
 /** Screen µm per pixel at a named magnification. */

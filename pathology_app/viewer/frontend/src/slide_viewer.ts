@@ -1,10 +1,16 @@
 // One slide on the screen: OpenSeadragon below, the prediction and the marks on a canvas above it.
 import OpenSeadragon from "openseadragon";
+import { commandsOf } from "./commands";
 import { DamagedAreas } from "./damaged";
+import { Hotspots } from "./hotspots";
+import { Keys } from "./keys";
 import { Legend } from "./legend";
+import { AT, LinkState, OVERLAY, styleOf, styleText, viewOf, viewText } from "./link_state";
 import { drawHotspots, drawProbe } from "./marks";
-import { Overlay, type Placement } from "./overlay";
-import { ScaleBar, umPerPxAt } from "./scale_bar";
+import { Navigation, type Placement } from "./navigation";
+import { Overlay } from "./overlay";
+import { ScaleBar } from "./scale_bar";
+import { Status } from "./status";
 import { createTileSource } from "./tile_source";
 import { Toolbar } from "./toolbar";
 import type { ViewerData } from "./types";
@@ -14,19 +20,23 @@ export type Emit = (name: string, value: unknown) => void;
 /** Screen pixels per level-0 pixel beyond which zooming in stops. */
 const MAX_PIXEL_RATIO = 8;
 const DAMAGED_STORE = "Hatched in grey: damaged in the slide's store; gemslide verify says where.";
+const UNREAD_TILES = "Some tiles of this slide could not be read.";
 
 export class SlideViewer {
   readonly osd: OpenSeadragon.Viewer;
+  readonly navigation: Navigation;
   readonly toolbar: Toolbar;
+  readonly hotspots: Hotspots;
   readonly canvas = document.createElement("canvas");
   overlay: Overlay | null = null;
   damaged: DamagedAreas | null = null;
-  current: number | null = null;
   private readonly stage = document.createElement("div");
-  private readonly status = document.createElement("div");
   private readonly probeText = document.createElement("div");
+  private readonly status = new Status();
   private readonly scaleBar = new ScaleBar();
   private readonly legend = new Legend();
+  private readonly link = new LinkState();
+  private readonly keys: Keys;
   private readonly listeners = new AbortController();
   private lastGoto = 0;
 
@@ -35,21 +45,19 @@ export class SlideViewer {
     public data: ViewerData,
     private emit: Emit,
   ) {
-    this.toolbar = new Toolbar({
-      styleChanged: () => this.restyle(),
-      showWhole: () => this.showWhole(),
-      magnify: (magnification) => this.magnify(magnification),
-      nextHotspot: (step) => this.nextHotspot(step),
-      fullScreen: () => this.fullScreen(),
-    });
+    this.toolbar = new Toolbar(this, styleOf(this.link.read(OVERLAY)));
+    this.keys = new Keys(commandsOf(this));
     this.stage.className = "stage";
-    this.status.className = "status panel";
     this.probeText.className = "probe panel";
     this.canvas.className = "marks";
-    this.host.append(this.toolbar.element, this.stage);
+    this.host.append(this.toolbar.element, this.stage, this.keys.element);
     this.osd = this.createOsd();
+    this.navigation = new Navigation(this.osd, data.slide);
+    this.hotspots = new Hotspots(this.navigation, this.status);
     this.osd.canvas.append(this.canvas);
-    this.stage.append(this.status, this.probeText, this.scaleBar.element, this.legend.element);
+    this.osd.canvas.setAttribute("role", "application");
+    this.osd.canvas.setAttribute("aria-label", `Slide ${data.slide.slide_id}. Arrow keys move, plus and minus zoom, question mark lists all keys.`);
+    this.stage.append(this.status.element, this.probeText, this.scaleBar.element, this.legend.element);
     this.listen();
     this.update(data, emit);
   }
@@ -59,9 +67,7 @@ export class SlideViewer {
     this.data = data;
     this.emit = emit;
     this.toolbar.show(data.overlay !== null, data.hotspots.length > 0);
-    if (this.current !== null && this.current >= data.hotspots.length) {
-      this.current = null;
-    }
+    this.hotspots.replace(data.hotspots, this.toolbar.style.threshold);
     void this.loadOverlay();
     void this.loadDamaged();
     if (this.osd.isOpen()) {
@@ -71,24 +77,47 @@ export class SlideViewer {
   }
 
   destroy(): void {
+    this.link.end();
     this.listeners.abort();
     this.osd.destroy();
     this.host.remove();
   }
 
-  /** Where level-0 pixels lie on the screen now, in CSS pixels from the corner of the stage. */
   placement(): Placement {
-    const viewport = this.osd.viewport;
-    const width_px0 = this.data.slide.levels[0].width_px;
-    const topLeft = viewport.pixelFromPoint(new OpenSeadragon.Point(0, 0), true);
-    const topRight = viewport.pixelFromPoint(new OpenSeadragon.Point(1, 0), true);
-    return { left: topLeft.x, top: topLeft.y, scale: (topRight.x - topLeft.x) / width_px0 };
+    return this.navigation.placement();
+  }
+
+  showWhole(): void {
+    this.hotspots.leave();
+    this.navigation.showWhole();
+  }
+
+  magnify(magnification: number): void {
+    this.navigation.magnify(magnification);
+  }
+
+  nextHotspot(step: 1 | -1): void {
+    this.hotspots.next(step);
+    this.osd.forceRedraw();
+  }
+
+  fullScreen(): void {
+    void (document.fullscreenElement ? document.exitFullscreen() : this.host.requestFullscreen());
+  }
+
+  listKeys(): void {
+    this.keys.showList();
+  }
+
+  styleChanged(): void {
+    this.link.write(OVERLAY, styleText(this.toolbar.style));
+    this.restyle();
   }
 
   private createOsd(): OpenSeadragon.Viewer {
     return OpenSeadragon({
       element: this.stage,
-      tileSources: createTileSource(this.data.slide, { onHoles: () => this.say(DAMAGED_STORE) }),
+      tileSources: createTileSource(this.data.slide, { onHoles: () => this.status.note(DAMAGED_STORE) }),
       // WebGL is several times slower than a 2-d canvas where there is no GPU, as on a remote desktop.
       drawer: "canvas",
       showNavigationControl: false,
@@ -110,95 +139,47 @@ export class SlideViewer {
   }
 
   private listen(): void {
-    this.osd.addHandler("open", () => this.followGoto());
+    this.osd.addHandler("open", () => this.opened());
     this.osd.addHandler("update-viewport", () => this.draw());
+    this.osd.addHandler("animation-finish", () => this.link.write(AT, viewText(this.navigation.view())));
     this.osd.addHandler("canvas-click", (event) => {
       if (event.quick) {
         this.probe(event.position);
       }
     });
-    this.osd.addHandler("canvas-key", (event) => {
-      // OpenSeadragon would rotate and flip: the overlay is drawn for the upright slide.
-      event.preventDefaultAction = ["r", "R", "f", "F"].includes((event.originalEvent as KeyboardEvent).key);
-    });
-    this.osd.addHandler("tile-load-failed", () => this.say("Some tiles of this slide could not be read."));
-    document.addEventListener("keydown", (event) => this.key(event), { signal: this.listeners.signal });
+    // Its keys are ours: OpenSeadragon's own would also rotate and flip, and the overlay is drawn for the upright slide.
+    this.osd.addHandler("canvas-key", (event) => (event.preventDefaultAction = true));
+    this.osd.addHandler("tile-load-failed", () => this.status.note(UNREAD_TILES));
+    const { signal } = this.listeners;
+    document.addEventListener("keydown", (event) => this.keys.press(event, this.stage), { signal, capture: true });
   }
 
-  private key(event: KeyboardEvent): void {
-    const target = event.composedPath()[0];
-    const isTyping = target instanceof HTMLElement && target.matches("input:not([type=range], [type=checkbox]), textarea, select, [contenteditable]");
-    if (isTyping || event.ctrlKey || event.metaKey || event.altKey) {
-      return;
+  private opened(): void {
+    const view = viewOf(this.link.read(AT));
+    if (view) {
+      this.navigation.show(view);
     }
-    if (event.key === "o" && this.data.overlay) {
-      this.toolbar.toggleOverlay();
-    } else if (event.key === "n") {
-      this.nextHotspot(1);
-    } else if (event.key === "p") {
-      this.nextHotspot(-1);
-    }
+    this.followGoto();
   }
 
   private probe(position: OpenSeadragon.Point): void {
     const { left, top, scale } = this.placement();
     const x_px0 = Math.floor((position.x - left) / scale);
     const y_px0 = Math.floor((position.y - top) / scale);
-    const { width_px, height_px } = this.data.slide.levels[0];
+    const { width_px, height_px } = this.data.slide.levels[0]!;
     if (x_px0 < 0 || y_px0 < 0 || x_px0 >= width_px || y_px0 >= height_px) {
       return;
     }
     this.emit("click", { x_px0, y_px0 });
   }
 
-  private nextHotspot(step: 1 | -1): void {
-    const count = this.data.hotspots.length;
-    if (count > 0) {
-      const start = step === 1 ? -1 : 0;
-      this.showHotspot(((this.current ?? start) + step + count) % count);
-    }
-  }
-
   private followGoto(): void {
     const { goto } = this.data;
     if (goto && goto.id !== this.lastGoto) {
       this.lastGoto = goto.id;
-      this.showHotspot(goto.hotspot);
+      this.hotspots.show(goto.hotspot);
+      this.osd.forceRedraw();
     }
-  }
-
-  private showHotspot(index: number): void {
-    const hotspot = this.data.hotspots[index];
-    if (!hotspot) {
-      return;
-    }
-    this.current = index;
-    const side = hotspot.side_px0;
-    const image = this.osd.world.getItemAt(0);
-    this.osd.viewport.fitBounds(
-      image.imageToViewportRectangle(hotspot.x_px0 - side / 2, hotspot.y_px0 - side / 2, side, side),
-    );
-    this.say(`Hotspot ${index + 1} of ${this.data.hotspots.length} · ${hotspot.label}`);
-    this.osd.forceRedraw();
-  }
-
-  private showWhole(): void {
-    this.say("");
-    this.osd.viewport.goHome();
-  }
-
-  private magnify(magnification: number): void {
-    const screenPerPx0 = this.data.slide.mpp0 / umPerPxAt(magnification);
-    const image = this.osd.world.getItemAt(0);
-    this.osd.viewport.zoomTo(image.imageToViewportZoom(screenPerPx0));
-  }
-
-  private fullScreen(): void {
-    void (document.fullscreenElement ? document.exitFullscreen() : this.host.requestFullscreen());
-  }
-
-  private say(text: string): void {
-    this.status.textContent = text;
   }
 
   private async loadOverlay(): Promise<void> {
@@ -213,7 +194,7 @@ export class SlideViewer {
           this.overlay = overlay;
         }
       } catch (error) {
-        this.say(String(error));
+        this.status.note(String(error));
       }
     }
     this.restyle();
@@ -227,7 +208,7 @@ export class SlideViewer {
       try {
         this.damaged = await DamagedAreas.load(wanted);
       } catch (error) {
-        this.say(String(error));
+        this.status.note(String(error));
       }
     }
     this.draw();
@@ -236,6 +217,7 @@ export class SlideViewer {
   private restyle(): void {
     const { style } = this.toolbar;
     this.overlay?.colour(style);
+    this.hotspots.setThreshold(style.threshold);
     this.legend.element.hidden = !this.data.overlay || !style.visible;
     this.legend.show(this.data.overlay?.label ?? "", style);
     this.draw();
@@ -252,11 +234,10 @@ export class SlideViewer {
       this.overlay.draw(context, placement, style.opacity);
     }
     this.damaged?.draw(context, placement, this.data.slide.levels[0]!, window.devicePixelRatio);
-    // With the colours off, the ring of the hotspot gone to stays: that is when one looks at the tissue in it.
-    const shown = this.data.hotspots.map((_, index) => index).filter((index) => style.visible || index === this.current);
-    drawHotspots(context, placement, this.data.hotspots, shown, this.current);
+    this.hotspots.look(placement, this.stage.clientWidth, this.stage.clientHeight);
+    drawHotspots(context, placement, this.data.hotspots, this.hotspots.shown(style.visible), this.hotspots.current);
     this.drawProbe(context, placement);
-    this.scaleBar.show(this.data.slide.mpp0 / placement.scale);
+    this.scaleBar.show(this.data.slide.mpp0 / placement.scale, this.data.slide.mpp0);
   }
 
   private drawProbe(context: CanvasRenderingContext2D, placement: Placement): void {

@@ -1,8 +1,7 @@
 // The row of controls above the slide. It changes only the browser's own state: no rerun, no new tiles.
+import { MAGNIFICATIONS } from "./commands";
 import type { OverlayStyle } from "./overlay";
 import { PALETTE_NAMES } from "./palettes";
-
-const MAGNIFICATIONS = [1.25, 5, 10, 20, 40];
 
 export interface ToolbarActions {
   styleChanged(): void;
@@ -10,7 +9,10 @@ export interface ToolbarActions {
   magnify(magnification: number): void;
   nextHotspot(step: 1 | -1): void;
   fullScreen(): void;
+  listKeys(): void;
 }
+
+const DEFAULT_STYLE: OverlayStyle = { visible: true, opacity: 0.4, threshold: 0.5, palette: PALETTE_NAMES[0]! };
 
 function button(text: string, title: string, action: () => void): HTMLButtonElement {
   const element = document.createElement("button");
@@ -36,12 +38,17 @@ function labelled(text: string, ...controls: HTMLElement[]): HTMLLabelElement {
 
 export class Toolbar {
   readonly element = document.createElement("div");
-  readonly style: OverlayStyle = { visible: true, opacity: 0.4, threshold: 0.5, palette: PALETTE_NAMES[0] };
+  readonly style: OverlayStyle;
+  private readonly sliders = new Map<"opacity" | "threshold", HTMLInputElement>();
   private readonly checkbox = document.createElement("input");
   private readonly overlayControls: HTMLDivElement;
   private readonly hotspotControls: HTMLDivElement;
 
-  constructor(private readonly actions: ToolbarActions) {
+  constructor(
+    private readonly actions: ToolbarActions,
+    style: OverlayStyle | null,
+  ) {
+    this.style = style ?? { ...DEFAULT_STYLE };
     this.element.className = "toolbar";
     this.overlayControls = group(
       "overlay-controls",
@@ -60,7 +67,8 @@ export class Toolbar {
       "view-controls",
       button("Fit", "Show the whole slide", () => actions.showWhole()),
       ...MAGNIFICATIONS.map((value) => button(`${value}×`, `Magnify ${value} times`, () => actions.magnify(value))),
-      button("⤢", "Full screen; Esc ends it", () => actions.fullScreen()),
+      button("⤢", "Full screen (f); Esc ends it", () => actions.fullScreen()),
+      button("?", "Keys (?)", () => actions.listKeys()),
     );
     this.element.append(this.overlayControls, this.hotspotControls, view);
   }
@@ -74,6 +82,13 @@ export class Toolbar {
     this.style.visible = !this.style.visible;
     this.checkbox.checked = this.style.visible;
     this.actions.styleChanged();
+  }
+
+  /** Move a slider by a step. */
+  step(key: "opacity" | "threshold", by: number): void {
+    const input = this.sliders.get(key)!;
+    input.valueAsNumber = Math.min(1, Math.max(0, input.valueAsNumber + by));
+    input.dispatchEvent(new Event("input"));
   }
 
   private visibleBox(): HTMLLabelElement {
@@ -97,6 +112,7 @@ export class Toolbar {
       output.value = input.valueAsNumber.toFixed(2);
       this.actions.styleChanged();
     });
+    this.sliders.set(key, input);
     return labelled(text, input, output);
   }
 
@@ -104,6 +120,7 @@ export class Toolbar {
     const select = document.createElement("select");
     select.setAttribute("aria-label", "Colours");
     select.append(...PALETTE_NAMES.map((name) => new Option(name, name)));
+    select.value = this.style.palette;
     select.addEventListener("change", () => {
       this.style.palette = select.value;
       this.actions.styleChanged();

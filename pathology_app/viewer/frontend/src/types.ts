@@ -38,6 +38,7 @@ export interface Hotspot {
   radius_px0: number;
   /** Side of the square to show when the view moves here. */
   side_px0: number;
+  score: number;
   label: string;
 }
 

@@ -1,0 +1,72 @@
+// What each key does, and the page that lists them.
+
+export interface Command {
+  /** As `KeyboardEvent.key` gives them. */
+  keys: string[];
+  /** With shift held; for keys that are the same without it. */
+  shift?: boolean;
+  shown: string;
+  does: string;
+  run(event: KeyboardEvent): void;
+}
+
+const TYPED_INTO = "input:not([type=range], [type=checkbox], [type=radio]), textarea, select, [contenteditable], [role=combobox]";
+const CONTROL = "input, button, a, canvas, summary, [role=radio], [role=option], [role=grid], [role=tab]";
+/** What a control that is not typed into may use itself. */
+const OF_CONTROLS = ["Enter", " ", "Home", "ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown"];
+
+export class Keys {
+  readonly element = document.createElement("dialog");
+
+  constructor(private readonly commands: Command[]) {
+    const title = document.createElement("h2");
+    title.textContent = "Keys";
+    const list = document.createElement("dl");
+    for (const { shown, does } of commands) {
+      const [term, text] = [document.createElement("dt"), document.createElement("dd")];
+      [term.textContent, text.textContent] = [shown, does];
+      list.append(term, text);
+    }
+    const close = document.createElement("button");
+    close.type = "button";
+    close.textContent = "Close";
+    close.addEventListener("click", () => this.element.close());
+    this.element.className = "keys";
+    this.element.setAttribute("aria-label", "Keys");
+    this.element.append(title, list, close);
+  }
+
+  showList(): void {
+    if (this.element.open) {
+      this.element.close();
+    } else {
+      this.element.showModal();
+    }
+  }
+
+  /**
+   * Carry out a key, wherever the focus is, but for one that is typed into a field or used by a control.
+   * @param stage the slide: there every key is ours.
+   */
+  press(event: KeyboardEvent, stage: Element): void {
+    const target = event.composedPath()[0];
+    if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented || isTaken(target, stage, event.key)) {
+      return;
+    }
+    const command = this.commands.find(
+      ({ keys, shift }) => keys.includes(event.key) && (shift === undefined || shift === event.shiftKey),
+    );
+    if (command && (!this.element.open || command.keys.includes("?"))) {
+      event.preventDefault();
+      command.run(event);
+    }
+  }
+}
+
+/** Whether somebody types there, or a control uses the key itself. The slide takes all keys but these. */
+function isTaken(target: EventTarget | undefined, stage: Element, key: string): boolean {
+  if (!(target instanceof Element) || stage.contains(target)) {
+    return false;
+  }
+  return target.matches(TYPED_INTO) || (target.matches(CONTROL) && OF_CONTROLS.includes(key));
+}
