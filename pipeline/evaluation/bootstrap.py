@@ -8,7 +8,7 @@ percentile intervals (Efron & Tibshirani 1993, chapter 13).
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -109,17 +109,22 @@ def _drawn(patients: int, resamples: int, seed: int) -> DrawnCounts:
     """How often each patient is drawn, (resamples, patients); no rows where there are too few patients."""
     drawn = resamples if patients >= FEWEST_PATIENTS else 0
     counts = np.zeros((drawn, max(patients, 1)), np.uint16 if patients < 2**16 else np.uint32)
-    starts = range(0, drawn, BLOCK)
-    seeds = np.random.SeedSequence(seed).spawn(len(starts))  # the same whatever the number of threads
+    seeds = np.random.SeedSequence(seed).spawn(-(-drawn // BLOCK))  # the same whatever the number of threads
 
-    def draw(start: int) -> None:
-        random = np.random.default_rng(seeds[start // BLOCK])
-        for row in counts[start : start + BLOCK]:
+    def draw(block: range) -> None:
+        random = np.random.default_rng(seeds[block.start // BLOCK])
+        for row in counts[block.start : block.stop]:
             row[:] = np.bincount(random.integers(0, patients, patients), minlength=patients)
 
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
-        list(threads.map(draw, starts))
+    in_blocks(drawn, draw)
     return counts
+
+
+def in_blocks(resamples: int, work: Callable[[range], None]) -> None:
+    """Go through resamples on all cores, a block of them at a time; what is made of one must not depend on others."""
+    blocks = (range(start, min(start + BLOCK, resamples)) for start in range(0, resamples, BLOCK))
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
+        list(threads.map(work, blocks))
 
 
 def estimate(value: float | None, resampled: Values) -> Estimate:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.evaluation.bootstrap import Resamples, Values
+from pipeline.evaluation.bootstrap import Resamples, Values, in_blocks
 
 Indices = NDArray[np.int64]
 _TOLERANCE = 1e-9
@@ -62,13 +62,18 @@ class ResampledRoc:
         before = np.searchsorted(self._negatives.rank, self._positives.rank, side="left")
         through = np.searchsorted(self._negatives.rank, self._positives.rank, side="right")
         areas = np.full(len(self._counts_rp), np.nan)
-        for index, counts_p in enumerate(self._counts_rp):
-            weights = self._positives.weights(counts_p).astype(np.float64)
-            negatives = _sums(self._negatives.weights(counts_p))
-            pairs = weights.sum() * negatives[-1]
-            if pairs:
-                # A positive is above the negatives that are not before it, and half of those that share its score.
-                areas[index] = 1 - weights @ (negatives[before] + negatives[through]) / (2 * pairs)
+
+        def measure(block: range) -> None:
+            for index in block:
+                counts_p = self._counts_rp[index]
+                weights = self._positives.weights(counts_p).astype(np.float64)
+                negatives = _sums(self._negatives.weights(counts_p))
+                pairs = weights.sum() * negatives[-1]
+                if pairs:
+                    # A positive is above the negatives that are not before it, and half of those that share its score.
+                    areas[index] = 1 - weights @ (negatives[before] + negatives[through]) / (2 * pairs)
+
+        in_blocks(len(areas), measure)
         return areas
 
     def tprs(self, fpr_grid: Values) -> Values:
@@ -80,21 +85,25 @@ class ResampledRoc:
         )
         last_of = np.searchsorted(corners_n, np.arange(len(self._negatives.rank) + 1), side="right") - 1
         found = np.full((len(self._counts_rp), len(fpr_grid)), np.nan)
-        for index, counts_p in enumerate(self._counts_rp):
-            fp, tp = (_sums(entries.weights(counts_p)) for entries in (self._negatives, self._positives))
-            if not (fp[-1] and tp[-1]):
-                continue
-            x = fpr_grid * fp[-1]
-            corner = last_of[np.searchsorted(fp, x + _TOLERANCE, side="right") - 1]
-            after = np.minimum(corner + 1, self._num_scores)
-            x0, x1, y0, y1 = (
-                fp[corners_n[corner]],
-                fp[corners_n[after]],
-                tp[corners_p[corner]],
-                tp[corners_p[after]],
-            )
-            share = np.divide(x - x0, x1 - x0, out=np.zeros_like(x), where=x1 > x0)
-            found[index] = (y0 + np.clip(share, 0, 1) * (y1 - y0)) / tp[-1]
+
+        def measure(block: range) -> None:
+            for index in block:
+                fp, tp = (_sums(each.weights(self._counts_rp[index])) for each in (self._negatives, self._positives))
+                if not (fp[-1] and tp[-1]):
+                    continue
+                x = fpr_grid * fp[-1]
+                corner = last_of[np.searchsorted(fp, x + _TOLERANCE, side="right") - 1]
+                after = np.minimum(corner + 1, self._num_scores)
+                x0, x1, y0, y1 = (
+                    fp[corners_n[corner]],
+                    fp[corners_n[after]],
+                    tp[corners_p[corner]],
+                    tp[corners_p[after]],
+                )
+                share = np.divide(x - x0, x1 - x0, out=np.zeros_like(x), where=x1 > x0)
+                found[index] = (y0 + np.clip(share, 0, 1) * (y1 - y0)) / tp[-1]
+
+        in_blocks(len(found), measure)
         return found
 
 
