@@ -1,0 +1,254 @@
+"""The viewer in a real browser on a slide of 100,000 × 100,000 px: how long a pathologist waits.
+
+    .venv/bin/python -m benchmarks.viewer [--only WORD …] [--folder DIR] [--side-px N] [--moves 40]
+
+The slide is an Aperio-like one of real tissue (`benchmarks/make_slide.py`: 256 px tiles, levels 4, 16 and 64 times
+smaller), with predictions of 1,000 × 1,000 cells.
+
+tile     one tile over HTTP on a kept connection, the second time it is asked for; beside it OpenSlide's DeepZoom of the
+         same file behind the same server
+readers  tiles a second for six clients at once, idle and while a page's script runs
+field    from the key that leads to the next field of view until it is drawn whole, in Chromium at 1920 × 1080 with the
+         2-d canvas that a machine without GPU gets, at 40x, 20x, 10x and 5x
+switch   from a click in the worklist to the first whole picture
+page     from an empty browser to a picture that can be moved
+repaint  from a threshold to the coloured overlay
+pan      frames a second while the slide glides under its overlay
+
+Milliseconds are medians and 95th percentiles. Prints a JSON line for each; `busy` is the share of the machine's cores
+that others had meanwhile: above 0.1, the figures are worth little. The committed lines are in
+benchmarks/results/viewer.jsonl.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import numpy as np
+
+from benchmarks.machine import circumstances
+from benchmarks.viewer_others import deepzoom_server
+from benchmarks.viewer_setting import CELLS, folder_for, made, others
+from pipeline.project import Project
+from pipeline.store import StoreReader, screen_levels
+from tests.browser.conftest import CHROMIUM, FLAGS, wait_for
+from tests.pathology_app.started_app import StartedApp, started_app
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+SCREEN = {"width": 1920, "height": 1080}
+SETTLED = """async (event) => {
+    const frame = () => new Promise((done) => requestAnimationFrame(done));
+    const start = performance.now();
+    if (event) document.dispatchEvent(new KeyboardEvent("keydown", { ...event, bubbles: true }));
+    do { await frame(); await frame(); } while (!window.__gemslide?.isSettled());
+    return performance.now() - start;
+}"""
+REPAINT = """async (value) => {
+    const slider = [...document.querySelectorAll("*")].map((each) => each.shadowRoot ?? each)
+        .map((root) => root.querySelector?.("input[aria-label=Threshold]")).find(Boolean);
+    const frame = () => new Promise((done) => requestAnimationFrame(done));
+    await frame();
+    const start = performance.now();
+    slider.value = value;
+    slider.dispatchEvent(new Event("input"));
+    await frame();
+    return performance.now() - start;
+}"""
+PAN = """async (seconds) => {
+    const frame = () => new Promise((done) => requestAnimationFrame(done));
+    const start = performance.now();
+    let frames = 0;
+    let next = 0;
+    while (performance.now() - start < 1000 * seconds) {
+        if (performance.now() - start > next) {
+            const key = (next / 200) % 20 < 10 ? "ArrowRight" : "ArrowLeft";
+            document.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
+            next += 200;
+        }
+        await frame();
+        frames++;
+    }
+    return (1000 * frames) / (performance.now() - start);
+}"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="*", default=[], help="measures whose name holds one of these words")
+    parser.add_argument("--folder", type=Path, help="kept, and used again; without it the slide is made each time")
+    parser.add_argument("--side-px", type=int, default=100_000)
+    parser.add_argument("--moves", type=int, default=40)
+    options = parser.parse_args()
+    measures: dict[str, Callable[[StartedApp, Project, int], dict[str, Any]]] = {
+        "tile": tile, "readers": readers, "field": field, "switch": switch, "page": first_page, "repaint": repaint,
+        "pan": pan,
+    }  # fmt: skip
+    with folder_for(options.folder) as folder:
+        project = made(folder, options.side_px)
+        with started_app(project.root, folder / "server.log") as app:
+            for name, measure in measures.items():
+                if not options.only or any(word in name for word in options.only):
+                    with others() as busy:
+                        found = measure(app, project, options.moves)
+                    line = {"benchmark": "viewer", "measure": name, "side_px": options.side_px, **found, **busy}
+                    print(json.dumps({**line, **circumstances("benchmarks.viewer")}), flush=True)
+
+
+def milliseconds(seconds_ms: Sequence[float]) -> dict[str, float]:
+    """Median and 95th percentile."""
+    return {"p50_ms": round(statistics.median(seconds_ms), 2), "p95_ms": round(float(np.quantile(seconds_ms, 0.95)), 2)}
+
+
+def tile(app: StartedApp, project: Project, moves: int) -> dict[str, Any]:
+    """Random tiles of the finest levels, asked for again; DeepZoom's of the same side in turns with ours."""
+    reader = StoreReader(project.store_path("slide"))
+    found: dict[str, Any] = {}
+    with deepzoom_server(project.root.parent / "slide.svs") as dz, httpx.Client() as client:
+        for name, index in (("own level", 0), ("between two levels", 1)):
+            level = screen_levels(reader)[index]
+            columns, rows = level.width_px // level.tile_px, level.height_px // level.tile_px
+            places = np.random.default_rng(index).integers(0, (columns, rows), (10 * moves, 2))
+            urls = {"gemslide": [f"{app.url}/tiles/slide/{index}/{c}_{r}" for c, r in places]}
+            urls["openslide"] = [f"{dz.url}/{dz.levels - 1 - index}/{c}_{r}.jpg" for c, r in places]
+            seconds: dict[str, list[float]] = {each: [] for each in urls}
+            for pair in zip(*urls.values(), strict=True):
+                for who, url in zip(urls, pair, strict=True):
+                    client.get(url).raise_for_status()
+                    start = time.perf_counter()
+                    client.get(url).raise_for_status()
+                    seconds[who].append(1000 * (time.perf_counter() - start))
+            found[name] = {who: milliseconds(each) for who, each in seconds.items()}
+    return found
+
+
+def readers(app: StartedApp, project: Project, moves: int) -> dict[str, Any]:
+    """Six clients on as many connections, tiles that nobody has asked for before."""
+    level = screen_levels(StoreReader(project.store_path("slide")))[0]
+    columns, rows = level.width_px // level.tile_px, level.height_px // level.tile_px
+    found = {}
+    for name, with_script in (("idle app", False), ("while a page's script runs", True)):
+        stop, seconds = threading.Event(), [[] for _ in range(6)]
+
+        def read(client_index: int, seconds: list[list[float]] = seconds, stop: threading.Event = stop) -> None:
+            rng = np.random.default_rng(client_index)
+            with httpx.Client() as client:
+                while not stop.is_set():
+                    column, row = rng.integers(0, (columns, rows))
+                    start = time.perf_counter()
+                    client.get(f"{app.url}/tiles/slide/0/{column}_{row}").raise_for_status()
+                    seconds[client_index].append(1000 * (time.perf_counter() - start))
+
+        threads = [threading.Thread(target=read, args=(index,)) for index in range(6)]
+        with _page() as (_, page):
+            for thread in threads:
+                thread.start()
+            ends = time.perf_counter() + max(5.0, moves / 4)
+            while time.perf_counter() < ends:
+                if with_script:
+                    page.goto(f"{app.url}/?slide=slide")
+                time.sleep(0.2)
+            stop.set()
+            for thread in threads:
+                thread.join()
+        all_of_them = [each for client in seconds for each in client]
+        found[name] = {"tiles_per_s": round(len(all_of_them) / max(5.0, moves / 4)), **milliseconds(all_of_them)}
+    return found
+
+
+@contextmanager
+def _page() -> Iterator[tuple[Browser, Page]]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        page = browser.new_page(viewport=SCREEN)  # type: ignore[arg-type]
+        page.set_default_timeout(60_000)
+        yield browser, page
+        browser.close()
+
+
+@contextmanager
+def _opened(app: StartedApp, query: str = "slide=slide") -> Iterator[Page]:
+    with _page() as (_, page):
+        page.goto(f"{app.url}/?{query}")
+        page.wait_for_selector(".gemslide-viewer")
+        page.evaluate(SETTLED)
+        yield page
+
+
+def field(app: StartedApp, project: Project, moves: int) -> dict[str, Any]:
+    """Forwards along a row of fields that nobody has seen, at each magnification."""
+    found = {}
+    for key, name in (("6", "40x"), ("5", "20x"), ("4", "10x"), ("3", "5x")):
+        with _opened(app) as page:
+            page.evaluate(SETTLED, {"key": key})
+            page.wait_for_timeout(1000)
+            turns = [("ArrowRight", "ArrowDown", "ArrowLeft", "ArrowDown")[index % 4] for index in range(moves)]
+            times = []
+            for turn in turns:
+                times.append(page.evaluate(SETTLED, {"key": turn, "shiftKey": True}))
+                page.wait_for_timeout(400)  # one looks at a field before going on
+            found[name] = milliseconds(times)
+    return found
+
+
+def switch(app: StartedApp, project: Project, moves: int) -> dict[str, Any]:
+    """By the link of another slide, within the app, as from the worklist."""
+    with _page() as (_, page):
+        times = []
+        for index in range(max(6, moves // 4)):
+            page.goto(f"{app.url}/")
+            name = ("slide", "other")[index % 2]
+            link = page.get_by_role("link", name=name, exact=True)
+            link.wait_for()
+            page.wait_for_timeout(500)
+            start = time.perf_counter()
+            link.click()
+            page.wait_for_selector(".gemslide-viewer")
+            page.evaluate(SETTLED)
+            times.append(1000 * (time.perf_counter() - start))
+    return milliseconds(times)
+
+
+def first_page(app: StartedApp, project: Project, moves: int) -> dict[str, Any]:
+    """A browser that has never been here."""
+    times = []
+    for _ in range(max(5, moves // 8)):
+        with _page() as (_, page):
+            start = time.perf_counter()
+            page.goto(f"{app.url}/?slide=slide")
+            page.wait_for_selector(".gemslide-viewer")
+            page.evaluate(SETTLED)
+            times.append(1000 * (time.perf_counter() - start))
+    return milliseconds(times)
+
+
+def repaint(app: StartedApp, project: Project, moves: int) -> dict[str, Any]:
+    """The threshold of an overlay of a million cells."""
+    with _opened(app) as page:
+        wait_for(page, "window.__gemslide.hasOverlay()")
+        times = [page.evaluate(REPAINT, str(round(0.2 + 0.6 * (i % 7) / 7, 2))) for i in range(moves)]
+    return {"cells": CELLS**2, **milliseconds(times)}
+
+
+def pan(app: StartedApp, project: Project, moves: int) -> dict[str, Any]:
+    """Frames of the browser, whose most are 60 a second."""
+    with _opened(app) as page:
+        page.evaluate(SETTLED, {"key": "5"})
+        page.wait_for_timeout(2000)
+        return {"frames_per_s": round(statistics.median(page.evaluate(PAN, 4) for _ in range(3)), 1)}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""Where the viewer is measured: a project with a large slide twice, and what others did with the machine meanwhile."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import psutil
+
+from benchmarks.make_slide import make_slide
+from pipeline.config import IngestConfig
+from pipeline.ingest import IngestRequest, ingest_slide
+from pipeline.project import Project
+from pipeline.store import Predictions, StoreReader
+from pipeline.store.overlays import write_predictions
+
+CELLS = 1_000
+MODEL_ID = "bench-00000000"
+
+
+@contextmanager
+def folder_for(kept: Path | None) -> Iterator[Path]:
+    if kept is not None:
+        kept.mkdir(parents=True, exist_ok=True)
+        yield kept
+        return
+    with tempfile.TemporaryDirectory(prefix="gemslide-bench-") as name:
+        yield Path(name)
+
+
+@contextmanager
+def others() -> Iterator[dict[str, float]]:
+    """What share of the machine processes had that are not this one's."""
+    found: dict[str, float] = {}
+
+    def ours() -> float:
+        own = psutil.Process()
+        total = 0.0
+        for each in [own, *own.children(recursive=True)]:
+            try:
+                times = each.cpu_times()
+            except psutil.NoSuchProcess:
+                continue
+            total += times.user + times.system
+        return total
+
+    def all_of_them() -> float:
+        times = psutil.cpu_times()
+        return sum(times) - times.idle - times.iowait
+
+    start, all_before, ours_before = time.perf_counter(), all_of_them(), ours()
+    yield found
+    seconds = time.perf_counter() - start
+    foreign = (all_of_them() - all_before) - (ours() - ours_before)
+    found["busy"] = round(max(0.0, foreign / seconds / psutil.cpu_count()), 2)
+
+
+def made(folder: Path, side_px: int) -> Project:
+    """A project of two such slides; the second one's store is the first one's, under another name."""
+    project, source = Project(folder / "project"), folder / "slide.svs"
+    if project.store_path("slide").exists():
+        return project
+    make_slide(source, side_px=side_px)
+    report = ingest_slide(IngestRequest(source, "slide"), project, IngestConfig())
+    stride_px0 = side_px / CELLS
+    y, x = np.mgrid[:CELLS, :CELLS] / CELLS
+    one = (0.5 + 0.5 * np.sin(9 * x) * np.cos(7 * y)).astype(np.float16)
+    predictions = Predictions(MODEL_ID, ("a", "b"), np.stack([1 - one, one]), stride_px0, stride_px0, {})
+    reader = StoreReader(report.store)
+    write_predictions(report.store, predictions, mpp0=reader.mpp0)
+    other = project.store_path("other")
+    shutil.copytree(report.store, other, copy_function=_linked)
+    root = other / "zarr.json"
+    text = root.read_text().replace('"slide_id": "slide"', '"slide_id": "other"')
+    root.unlink()
+    root.write_text(text)
+    return project
+
+
+def _linked(source: str, target: str) -> None:
+    Path(target).hardlink_to(source)
