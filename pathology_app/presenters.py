@@ -100,13 +100,12 @@ def hotspot_data(hotspots: Iterable[Hotspot], *, stride_px0: float, mpp0: float)
 
 
 def hotspot_rows(hotspots: Iterable[Hotspot], mpp0: float) -> list[dict[str, Any]]:
-    """Hotspots as table rows, in the viewer's order."""
+    """Hotspots of one class as table rows, in the viewer's order."""
     return [
         {
             "#": number,
             "score": hotspot["score"],
             "area_mm2": hotspot["area_um2"] / 1e6,
-            "class": as_text(hotspot["class"]),
             "x_mm": hotspot["x_px0"] * mpp0 / 1000,
             "y_mm": hotspot["y_px0"] * mpp0 / 1000,
         }

@@ -23,7 +23,6 @@ _HOTSPOT_COLUMNS = {
     "#": st.column_config.NumberColumn(width=36),
     "score": st.column_config.NumberColumn("Score", format="%.2f", width=56),
     "area_mm2": st.column_config.NumberColumn("mm²", format="%.3f", width=60),
-    "class": st.column_config.TextColumn("Class", width=76),
     "x_mm": st.column_config.NumberColumn("x mm", format="%.2f", width=56),
     "y_mm": st.column_config.NumberColumn("y mm", format="%.2f", width=56),
 }
