@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 
 HOOK = "window.__gemslide"
 HEADER_PX, ROW_PX = 36, 35
+TAKEN = """key => {
+    const event = new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true });
+    document.body.dispatchEvent(event);
+    return event.defaultPrevented;
+}"""
 NEXT_FRAME = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))"
 """Of Streamlit's table."""
 
@@ -439,6 +444,8 @@ def test_leaving_and_coming_back_leaves_no_old_viewer(page: Page, server: Server
     page.get_by_role("button", name="Worklist").click()
     page.get_by_text("1 of 1 slides").wait_for()
     page.locator(".gemslide-viewer").wait_for(state="detached")
+    assert not page.evaluate(TAKEN, "ArrowDown"), "the worklist scrolls"
+    assert "at=" not in page.url
 
     open_from_worklist(page)
 

@@ -1,8 +1,11 @@
 // Entries of the Streamlit components. Streamlit calls each again with new data on every rerun.
 import { exposeHook } from "./hook";
+import { catchClicks } from "./links";
 import { SlideViewer } from "./slide_viewer";
 import css from "./style.css";
-import type { StreamlitComponent } from "./types";
+import type { Streamlit, StreamlitComponent } from "./types";
+
+export { searchBox } from "./search_box";
 
 /** Every viewer alive, by the element Streamlit gave it. */
 const viewers = new Map<StreamlitComponent["parentElement"], SlideViewer>();
@@ -29,8 +32,11 @@ function sweep(): void {
   }
 }
 
-export { followLinks } from "./links";
-export { searchBox } from "./search_box";
+/** On every page: so a viewer ends when its page is left, and not when the next one begins. */
+export function followLinks(component: Streamlit<unknown>): void {
+  sweep();
+  catchClicks(component);
+}
 
 export function slideViewer(component: StreamlitComponent): () => void {
   const { data, parentElement, setTriggerValue } = component;

@@ -43,6 +43,9 @@ export class LinkState {
   private readonly wanted = new Map<string, string>();
   private timer = 0;
 
+  /** @param shown what the link speaks of; when it has left the page, nothing more is written. */
+  constructor(private readonly shown: Element) {}
+
   read(name: string): string | null {
     return new URLSearchParams(window.location.search).get(name);
   }
@@ -53,12 +56,10 @@ export class LinkState {
     this.timer = window.setTimeout(() => this.flush(), PAUSE_MS);
   }
 
-  /** Nothing more is written: the page that the link names may be another. */
-  end(): void {
-    window.clearTimeout(this.timer);
-  }
-
   private flush(): void {
+    if (!this.shown.isConnected) {
+      return;
+    }
     const url = new URL(window.location.href);
     for (const [name, value] of this.wanted) {
       url.searchParams.set(name, value);

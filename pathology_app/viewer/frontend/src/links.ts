@@ -7,7 +7,7 @@ const OWN = "a.gs-go";
 let current: Streamlit<unknown> | null = null;
 
 /** Takes over the clicks on the page's links; each tells Python the query that it leads to. */
-export function followLinks(component: Streamlit<unknown>): void {
+export function catchClicks(component: Streamlit<unknown>): void {
   if (!current) {
     document.addEventListener("click", follow);
   }

@@ -35,7 +35,7 @@ export class SlideViewer {
   private readonly status = new Status();
   private readonly scaleBar = new ScaleBar();
   private readonly legend = new Legend();
-  private readonly link = new LinkState();
+  private readonly link: LinkState;
   private readonly keys: Keys;
   private readonly listeners = new AbortController();
   private lastGoto = 0;
@@ -45,6 +45,7 @@ export class SlideViewer {
     public data: ViewerData,
     private emit: Emit,
   ) {
+    this.link = new LinkState(host);
     this.toolbar = new Toolbar(this, styleOf(this.link.read(OVERLAY)));
     this.keys = new Keys(commandsOf(this));
     this.stage.className = "stage";
@@ -77,7 +78,6 @@ export class SlideViewer {
   }
 
   destroy(): void {
-    this.link.end();
     this.listeners.abort();
     this.osd.destroy();
     this.host.remove();
@@ -151,7 +151,14 @@ export class SlideViewer {
     this.osd.addHandler("canvas-key", (event) => (event.preventDefaultAction = true));
     this.osd.addHandler("tile-load-failed", () => this.status.note(UNREAD_TILES));
     const { signal } = this.listeners;
-    document.addEventListener("keydown", (event) => this.keys.press(event, this.stage), { signal, capture: true });
+    document.addEventListener("keydown", (event) => this.key(event), { signal, capture: true });
+  }
+
+  /** Of a page that has been left, no key is taken: Streamlit does not say at once that it has. */
+  private key(event: KeyboardEvent): void {
+    if (this.host.isConnected) {
+      this.keys.press(event, this.stage);
+    }
   }
 
   private opened(): void {
