@@ -1,4 +1,4 @@
-"""JPEG and JPEG 2000 streams into pixels and back, by imagecodecs.
+"""JPEG and JPEG 2000 streams into pixels and back, by imagecodecs; JPEG made smaller on the way, by simplejpeg.
 
 All image codecs are called from this folder: here for single streams, in `strict.py` to find damage, in
 `tiff_segments.py` through tifffile, which undoes what a TIFF wraps around a codec, and in `dicom_frames.py` through
@@ -14,6 +14,8 @@ from typing import Any
 
 import imagecodecs
 import numpy as np
+from simplejpeg import decode_jpeg as decode_scaled  # type: ignore[attr-defined] # in a compiled module
+from simplejpeg import decode_jpeg_header  # type: ignore[attr-defined]
 
 from pipeline.codecs.jpeg_segments import EOI
 from pipeline.codecs.types import DecodeError, Pixels
@@ -35,6 +37,31 @@ def decode_jpeg(stream: bytes, **options: Any) -> Pixels:
         return np.asarray(imagecodecs.jpeg8_decode(stream, **options), dtype=np.uint8)
     except (imagecodecs.Jpeg8Error, ValueError) as error:
         raise DecodeError(f"JPEG of {len(stream)} bytes: {error}") from error
+
+
+def decode_jpeg_small(stream: bytes, side_px: int, shrink: int) -> Pixels:
+    """A square JPEG `shrink` times smaller, uint8 (side_px // shrink, side_px // shrink, 3), by libjpeg-turbo.
+
+    Only the lower frequencies of each block are decoded: half the work, and within a few grey levels of the mean.
+
+    Args:
+        side_px: of the JPEG; a multiple of `shrink`.
+        shrink: 2, 4 or 8.
+
+    Raises:
+        DecodeError: cannot be decoded, or has another size.
+    """
+    small_px = side_px // shrink
+    try:
+        height, width, *_ = decode_jpeg_header(stream)
+        if (height, width) != (side_px, side_px):
+            raise DecodeError(f"JPEG of {width} × {height} px, not {side_px} × {side_px}")
+        pixels = decode_scaled(stream, min_height=small_px, min_width=small_px, min_factor=1)
+    except ValueError as error:
+        raise DecodeError(f"JPEG of {len(stream)} bytes: {error}") from error
+    if pixels.shape != (small_px, small_px, 3):
+        raise DecodeError(f"JPEG of {side_px} px: decoded in {pixels.shape}, not {small_px} px")
+    return np.asarray(pixels, np.uint8)
 
 
 def encode_jpeg(pixels: Pixels, *, quality: int = 90) -> bytes:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from pipeline.box import Box
-from pipeline.codecs.images import encode_jpeg
-from pipeline.codecs.types import Pixels
+from pipeline.codecs.images import decode_jpeg_small, encode_jpeg
+from pipeline.codecs.types import DecodeError, Pixels
 from pipeline.errors import CorruptTileError
 from pipeline.store.array_reader import ArrayReader
 from pipeline.store.layout import FILL_VALUE
@@ -25,6 +25,8 @@ from pipeline.store.resample import area_mean
 TILE_PX = 512
 """Side of a tile, as near as whole chunks come to it."""
 
+_MAX_SMALL = 8
+"""Most times smaller that libjpeg decodes."""
 _NEEDED_GAP = 1.5
 """How much coarser the store's next level must be for a level before it to be worth making."""
 
@@ -124,7 +126,36 @@ def _streams(array: ArrayReader, box: Box) -> list[Part]:
 
 
 def _composed(reader: StoreReader, level: ScreenLevel, box: Box) -> list[Part]:
-    array, shrink = level.source.array, level.shrink
+    array, shrink, chunk_px = level.source.array, level.shrink, level.source.chunk_px
+    # Beyond the slide's edge a chunk is padded, often in black: there, pixels are cut before they are averaged.
+    is_whole = box.right_px % chunk_px == box.bottom_px % chunk_px == chunk_px % shrink == 0
+    if level.source.codec == "imagecodecs_jpeg" and 1 < shrink <= _MAX_SMALL and is_whole:
+        pixels, holes = _decoded_small(array, box, shrink)
+    else:
+        pixels, holes = _averaged(array, box, shrink)
+    whole = Part(Box(0, 0, pixels.shape[1], pixels.shape[0]), encode_jpeg(for_screen(reader, pixels)))
+    return [whole, *(Part(_shrunk(hole, shrink), None) for hole in holes)]
+
+
+def _decoded_small(array: ArrayReader, box: Box, shrink: int) -> tuple[Pixels, list[Box]]:
+    """Chunks of a box decoded at their smaller size, and the places of those that cannot be."""
+    pixels = np.full((box.height_px // shrink, box.width_px // shrink, 3), FILL_VALUE, np.uint8)
+    holes = []
+    for row, column, place in _cells(box, array.spec.chunk_px):
+        try:
+            stream = array.chunk(row, column)
+            small = None if stream is None else decode_jpeg_small(stream, array.spec.chunk_px, shrink)
+        except (CorruptTileError, DecodeError):
+            holes.append(place)
+            continue
+        if small is not None:
+            at = _shrunk(place, shrink)
+            pixels[at.y_px : at.bottom_px, at.x_px : at.right_px] = small
+    return pixels, holes
+
+
+def _averaged(array: ArrayReader, box: Box, shrink: int) -> tuple[Pixels, list[Box]]:
+    """Pixels of a box averaged over squares, the last ones over what there is, and the places that cannot be read."""
     holes: list[Box] = []
     try:
         pixels = array.read_region(box)
@@ -133,9 +164,7 @@ def _composed(reader: StoreReader, level: ScreenLevel, box: Box) -> list[Part]:
     missing = (-box.height_px % shrink, -box.width_px % shrink)
     if any(missing):
         pixels = np.pad(pixels, ((0, missing[0]), (0, missing[1]), (0, 0)), mode="edge")
-    size_wh = pixels.shape[1] // shrink, pixels.shape[0] // shrink
-    jpeg = encode_jpeg(for_screen(reader, area_mean(pixels, 0, 0, shrink, size_wh)))
-    return [Part(Box(0, 0, *size_wh), jpeg), *(Part(_shrunk(hole, shrink), None) for hole in holes)]
+    return area_mean(pixels, 0, 0, shrink, (pixels.shape[1] // shrink, pixels.shape[0] // shrink)), holes
 
 
 def _around_damage(array: ArrayReader, box: Box) -> tuple[Pixels, list[Box]]:

@@ -132,6 +132,8 @@ export class SlideViewer {
       // As many as a browser holds connections to one server; all that are needed are asked for at once.
       imageLoaderLimit: 6,
       maxTilesPerFrame: 100,
+      // The level nearest to the screen's resolution. The default takes one up to twice as fine: four times the tiles.
+      minPixelRatio: Math.SQRT1_2,
       maxZoomPixelRatio: MAX_PIXEL_RATIO,
       visibilityRatio: 0.3,
       animationTime: 0.4,
