@@ -224,7 +224,8 @@ def test_zooming_in_asks_for_finer_tiles(page: Page, server: Server) -> None:
     page.on("request", lambda request: asked.append(request.url))
     open_slide(page, server)
     before = hook(page, "placement()")
-    assert any(f"/tiles/{SLIDE_ID}/1/" in url for url in asked)
+    assert any(f"/tiles/{SLIDE_ID}/2/" in url for url in asked)
+    assert not any(f"/tiles/{SLIDE_ID}/0/" in url for url in asked)
     asked.clear()
 
     page.get_by_role("button", name="40×", exact=True).click()
