@@ -18,7 +18,7 @@ __all__, __getattr__ = public_names(
     __name__,
     {
         "dicom_frames": "DicomFrameDecoder",
-        "images": "decode_jpeg decode_jpeg_2000 encode_jpeg encode_jpeg_2000",
+        "images": "decode_jpeg decode_jpeg_2000 decode_jpeg_small encode_jpeg encode_jpeg_2000",
         "jpeg": "JpegError read_header",
         "stream_header": "StreamError",
         "strict": "eighth_of_jpeg FACTOR",
