@@ -416,7 +416,7 @@ def test_keys_work_without_a_click_on_the_slide_and_are_listed(page: Page, serve
     page.keyboard.press("Escape")
     page.get_by_role("dialog").wait_for(state="hidden")
     page.keyboard.press("Home")
-    wait_until(page, "hook.isSettled()")
+    wait_until(page, "hook.placement().scale < 1 && hook.isSettled()")
     assert hook(page, "placement()") == pytest.approx(whole)
 
     page.get_by_role("button", name="40×").focus()

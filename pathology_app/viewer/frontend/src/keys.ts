@@ -50,7 +50,10 @@ export class Keys {
    */
   press(event: KeyboardEvent, stage: Element): void {
     const target = event.composedPath()[0];
-    if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented || isTaken(target, stage, event.key)) {
+    // A list that was just closed keeps the focus for a moment.
+    const isOurs = [stage, this.element].some((each) => target instanceof Node && each.contains(target));
+    const isTaken = event.defaultPrevented || (!isOurs && isUsedBy(target, event.key));
+    if (event.ctrlKey || event.metaKey || event.altKey || isTaken) {
       return;
     }
     const command = this.commands.find(
@@ -63,10 +66,7 @@ export class Keys {
   }
 }
 
-/** Whether somebody types there, or a control uses the key itself. The slide takes all keys but these. */
-function isTaken(target: EventTarget | undefined, stage: Element, key: string): boolean {
-  if (!(target instanceof Element) || stage.contains(target)) {
-    return false;
-  }
-  return target.matches(TYPED_INTO) || (target.matches(CONTROL) && OF_CONTROLS.includes(key));
+/** Whether somebody types there, or a control uses the key itself. */
+function isUsedBy(target: EventTarget | undefined, key: string): boolean {
+  return target instanceof Element && (target.matches(TYPED_INTO) || (target.matches(CONTROL) && OF_CONTROLS.includes(key)));
 }

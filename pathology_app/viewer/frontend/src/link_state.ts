@@ -43,8 +43,8 @@ export class LinkState {
   private readonly wanted = new Map<string, string>();
   private timer = 0;
 
-  /** @param shown what the link speaks of; when it has left the page, nothing more is written. */
-  constructor(private readonly shown: Element) {}
+  /** @param slideId what the link speaks of; once it names another page, nothing more is written. */
+  constructor(private readonly slideId: string) {}
 
   read(name: string): string | null {
     return new URLSearchParams(window.location.search).get(name);
@@ -57,10 +57,10 @@ export class LinkState {
   }
 
   private flush(): void {
-    if (!this.shown.isConnected) {
+    const url = new URL(window.location.href);
+    if (url.searchParams.get("slide") !== this.slideId) {
       return;
     }
-    const url = new URL(window.location.href);
     for (const [name, value] of this.wanted) {
       url.searchParams.set(name, value);
     }

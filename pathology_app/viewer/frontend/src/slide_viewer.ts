@@ -45,7 +45,7 @@ export class SlideViewer {
     public data: ViewerData,
     private emit: Emit,
   ) {
-    this.link = new LinkState(host);
+    this.link = new LinkState(data.slide.slide_id);
     this.toolbar = new Toolbar(this, styleOf(this.link.read(OVERLAY)));
     this.keys = new Keys(commandsOf(this));
     this.stage.className = "stage";
