@@ -7,18 +7,18 @@ from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
 
-import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.cm import ScalarMappable
-from matplotlib.colors import Normalize
+from matplotlib.colors import ListedColormap, Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from pipeline.codecs.types import Pixels
 from pipeline.export.cells import fingerprint
 from pipeline.files import write_bytes_atomic
+from pipeline.palettes import DEFAULT_PALETTE, colours
 from pipeline.store.overlays import Predictions
 from pipeline.store.reader import StoreReader
 from pipeline.store.render import damage_stripes
@@ -26,7 +26,7 @@ from pipeline.units import RESEARCH_USE
 from training.foundation.reading import read_regular
 
 THUMBNAIL_PX = 1400
-COLOUR_MAP = "inferno"
+COLOUR_MAP = ListedColormap(colours(DEFAULT_PALETTE, 256), DEFAULT_PALETTE)
 FINGERPRINT_KEY = "predictions_sha256"
 """Of a text in the PNG (tEXt): what array it shows, see `pipeline.export.cells.fingerprint`."""
 MAX_PNG_BYTES = 64 * 2**20
@@ -110,7 +110,7 @@ def _draw(axes: Axes, reader: StoreReader, image: Pixels, predictions: Predictio
     probability_yx = predictions.probabilities_cyx[predictions.class_names.index(class_name)].astype(np.float32)
     rows, columns = probability_yx.shape
     axes.imshow(image, extent=(0, width_px0, height_px0, 0), interpolation="bilinear", aspect="auto")
-    colours_yxc = matplotlib.colormaps[COLOUR_MAP](np.nan_to_num(probability_yx), bytes=True)
+    colours_yxc = COLOUR_MAP(np.nan_to_num(probability_yx), bytes=True)
     strength = np.where(np.isfinite(probability_yx), 0.15 + 0.6 * np.nan_to_num(probability_yx), 0)
     colours_yxc[..., 3] = np.round(255 * strength)
     axes.imshow(

@@ -392,7 +392,7 @@ def test_a_link_leads_to_the_same_view_class_and_colours_also_after_a_reload(pag
     wait_for(page, f"{HOOK}.hasOverlay()")
     page.keyboard.press("0")
     wait_until(page, "hook.isSettled()")
-    assert hook(page, f"overlayColour({x_px0}, {y_px0})")[1] > 150, "Viridis ends in yellow, Turbo in dark red"
+    assert hook(page, f"overlayColour({x_px0}, {y_px0})")[1] > 150, "Viridis ends in yellow"
 
 
 def test_keys_work_without_a_click_on_the_slide_and_are_listed(page: Page, server: Server) -> None:

@@ -1,11 +1,15 @@
-// Colour maps as a few stops; between them colours are mixed linearly.
+// Colour maps as a few stops; between them colours are mixed linearly. pipeline/palettes.py has the same.
 
 const STOPS: Record<string, string[]> = {
-  Turbo: ["30123b", "4145ab", "4675ed", "39a2fc", "1bcfd4", "24eca6", "61fc6c", "a4fc3b", "d1e834", "f3c63a", "fe9b2d", "f36315", "d93806", "b11901", "7a0402"],
+  Signal: ["0066ff", "00c8ff", "00ffb0", "c8ff00"],
   Viridis: ["440154", "482878", "3e4989", "31688e", "26828e", "1f9e89", "35b779", "6ece58", "b5de2b", "fde725"],
   Cividis: ["00224e", "123570", "3b496c", "575d6d", "707173", "8a8678", "a59c74", "c3b369", "e1cc55", "fee838"],
+  Turbo: ["30123b", "4145ab", "4675ed", "39a2fc", "1bcfd4", "24eca6", "61fc6c", "a4fc3b", "d1e834", "f3c63a", "fe9b2d", "f36315", "d93806", "b11901", "7a0402"],
   Green: ["00ff40", "00ff40"],
 };
+
+/** Of classes side by side, in order: Okabe and Ito's, which colour-blind people can tell apart. */
+export const CLASS_COLOURS = ["0072b2", "e69f00", "009e73", "cc79a7", "56b4e9", "d55e00", "f0e442", "000000"];
 
 export const PALETTE_NAMES = Object.keys(STOPS);
 
