@@ -11,11 +11,21 @@ from sqlalchemy import Connection, Row, Select, func, insert, select, text, upda
 from pipeline.errors import BadManifestError
 from pipeline.study.chain import Change, append, canonical, digest, utc_now
 from pipeline.study.database import Database
-from pipeline.study.rows import SLIDE, SLIDE_ENTERED, STUDY, STUDY_SUBJECT, hash_row, new_task, slide_subject
+from pipeline.study.rows import (
+    PROJECT_LOG,
+    SLIDE,
+    SLIDE_ENTERED,
+    STUDY,
+    STUDY_SUBJECT,
+    hash_row,
+    new_task,
+    slide_subject,
+)
 from pipeline.study.tables import SLIDE_STATES, TASK_STATES, audit, slide, study, task
 
 _AT_ONCE = 5_000
 """Rows per insert."""
+_IS_STUDY = study.c.study_id != PROJECT_LOG
 
 
 @dataclass(frozen=True)
@@ -116,7 +126,7 @@ class Ledger:
 
     def study_ids(self) -> list[str]:
         with self.database.read() as connection:
-            return list(connection.scalars(select(study.c.study_id).order_by(study.c.study_id)))
+            return list(connection.scalars(select(study.c.study_id).where(_IS_STUDY).order_by(study.c.study_id)))
 
     def studies(self) -> list[tuple[StudyRow, Mapping[str, int]]]:
         """All studies by name, each with its slides by state."""
@@ -126,7 +136,8 @@ class Ledger:
             slides: dict[str, dict[str, int]] = {}
             for study_id, state, number in connection.execute(by_state):
                 slides.setdefault(study_id, {})[state] = number
-            rows = [StudyRow(*row) for row in connection.execute(select(*columns).order_by(study.c.study_id))]
+            chosen = select(*columns).where(_IS_STUDY).order_by(study.c.study_id)
+            rows = [StudyRow(*row) for row in connection.execute(chosen)]
         return [(row, slides.get(row.study_id, {})) for row in rows]
 
     def counts(self, study_id: str) -> Counts:
@@ -218,7 +229,8 @@ def found(connection: Connection, study_id: str) -> StudyRow:
     """Raises BadManifestError where there is no such study."""
     row = _find(connection, study_id)
     if row is None:
-        known = ", ".join(connection.scalars(select(study.c.study_id).order_by(study.c.study_id).limit(10)))
+        names = select(study.c.study_id).where(_IS_STUDY).order_by(study.c.study_id)
+        known = ", ".join(connection.scalars(names.limit(10)))
         raise BadManifestError(f"study {study_id}: not in this ledger, which has {known or 'none'}.")
     return row
 

@@ -14,6 +14,8 @@ TASK = ("stage", "state", "attempts", "token", "owner", "code", "message", "outp
 READING = ("slide_id", "arm", "state", "started_utc", "signed_utc", "seconds")
 
 STUDY_SUBJECT = "study"
+PROJECT_LOG = "@project"
+"""In place of a study's name: the log of the project itself (`project_log.py`). No study can be called that."""
 ERASED = "erased"
 """The code of a slide of which everything was erased on request; its name is `erased-` and its place in the cohort."""
 SLIDE_ENTERED, TASKS_ADDED = "slide entered", "tasks added"

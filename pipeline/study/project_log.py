@@ -1,0 +1,51 @@
+"""The log of the project itself: who signed in, looked at which slide, drew, judged and started what outside studies.
+
+It is one more log in the table of the studies' logs, under a name that no study can have, so all that holds of those
+holds of it: entries are only added, every change is one transaction with its entry, and it is verified, anchored and
+signed in the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import Connection
+from sqlalchemy.dialects import postgresql, sqlite
+
+from pipeline.study.chain import FIRST, Change, append, canonical, digest
+from pipeline.study.ledger import Ledger
+from pipeline.study.rows import PROJECT_LOG, STUDY, STUDY_SUBJECT, hash_row
+from pipeline.study.tables import study
+
+
+def log_in_project(ledger: Ledger, changes: Sequence[Change]) -> None:
+    """Add entries to the project's log, in a transaction of their own.
+
+    Raises:
+        GemslideError: the ledger is away, locked or may not be written; nothing was logged then.
+    """
+    with ledger.database.write() as connection:
+        append_to_project(connection, changes)
+
+
+def append_to_project(connection: Connection, changes: Sequence[Change]) -> None:
+    """Add entries in the transaction that makes the changes. Other writers of the project's log wait until it ends."""
+    if changes:
+        _begin(connection, changes[0].actor)
+        append(connection, PROJECT_LOG, changes)
+
+
+def _begin(connection: Connection, actor: str) -> None:
+    """Begin the log with the first change there ever is."""
+    row = {
+        "study_id": PROJECT_LOG,
+        "state": "running",
+        "version": 1,
+        "protocol": canonical({}),
+        "protocol_sha256": digest({}),
+        "manifest_sha256": digest([]),
+    }
+    values = row | {"audit_seq": 0, "audit_hash": FIRST}
+    insert = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
+    if connection.execute(insert(study).values(values).on_conflict_do_nothing()).rowcount == 1:
+        append(connection, PROJECT_LOG, [Change(actor, "log begun", STUDY_SUBJECT, after=hash_row(row, STUDY))])
