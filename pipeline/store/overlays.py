@@ -103,6 +103,22 @@ def list_predictions(store: Path) -> list[str]:
     return sorted(path.name for path in parent.iterdir() if is_name(path.name) and (path / "zarr.json").exists())
 
 
+def read_class_names(store: Path, model_id: str) -> tuple[tuple[str, ...], float]:
+    """Classes of a model's predictions, and level-0 pixels along a cell, without the values.
+
+    Raises:
+        UnreadableError: none there, or damaged.
+    """
+    path = predictions_path(store, model_id)
+    try:
+        said = _Said.model_validate(read_json(path / "zarr.json")["attributes"]["gemslide"])
+    except ValidationError as error:
+        raise _unreadable(path, first_finding(error)) from error
+    except (UnreadableError, OSError, KeyError, TypeError, ValueError) as error:
+        raise _unreadable(path, f"{type(error).__name__}: {error}") from error
+    return said.class_names, said.stride_px0
+
+
 def read_predictions(store: Path, model_id: str) -> Predictions:
     """Predictions of one model.
 
