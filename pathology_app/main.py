@@ -6,7 +6,7 @@ from urllib.parse import parse_qsl
 
 import streamlit as st
 
-from pathology_app.app_pages import slide, studies, worklist
+from pathology_app.app_pages import compare, slide, studies, worklist
 from pathology_app.html_tables import STYLE
 from pathology_app.text import as_text
 from pathology_app.viewer.component import follow_links
@@ -36,7 +36,8 @@ def _title() -> str:
     """Of the browser's tab: several are open at a time, and a screen reader says it first."""
     query = st.query_params
     name = query.get("slide") or query.get("study_slide") or (query.get("study") and f"Study {query['study']}")
-    return f"{as_text(name or ('Studies' if 'study' in query else 'Worklist'))[:80]} · gemslide"
+    other = "Side by side" if "compare" in query else "Studies" if "study" in query else "Worklist"
+    return f"{as_text(name or other)[:80]} · gemslide"
 
 
 def main() -> None:
@@ -47,6 +48,8 @@ def main() -> None:
     st.markdown(f"**gemslide** &nbsp; :red[{RESEARCH_USE}]")
     if page is WORKLIST and "slide" in st.query_params:
         slide.page(WORKLIST)
+    elif page is WORKLIST and "compare" in st.query_params:
+        compare.page(WORKLIST)
     elif page is WORKLIST and "study" in st.query_params:
         studies.page(WORKLIST)
     else:

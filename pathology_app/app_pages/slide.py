@@ -8,12 +8,14 @@ from dataclasses import dataclass
 import streamlit as st
 
 from pathology_app import presenters
+from pathology_app.compare_link import COMPARE, CompareLink, CompareView
 from pathology_app.session import SlideSession, slide_session
 from pathology_app.slide_layers import layers_of
 from pathology_app.text import READ_ERRORS, as_markdown, as_text, message_of
 from pathology_app.tiles.cache import OpenPredictions, OpenSlide, SlideCache, current_cache
 from pathology_app.viewer.component import slide_viewer
 from pipeline.inference.hotspots import Hotspot
+from training.foundation.names import is_name
 
 Place = st.delta_generator.DeltaGenerator
 
@@ -80,7 +82,8 @@ def page(worklist: st.Page) -> None:
     except READ_ERRORS as error:
         _say(error, cache)
         return
-    title.markdown(f"#### {as_markdown(slide.reader.slide_id)}")
+    with title:
+        _title(slide.reader.slide_id)
     if model_ids:
         selection = _choose(cache, slide, model_ids, model_place, class_place)
     else:
@@ -88,6 +91,18 @@ def page(worklist: st.Page) -> None:
         selection = Selection(slide, None, 0, None, [])
     model_id = selection.opened.predictions.model_id if selection.opened else None
     _view(selection, slide_session(slide.reader.slide_id, model_id))
+
+
+def _title(slide_id: str) -> None:
+    """The slide's name, and the way to see it beside others."""
+    name, beside = st.columns([3, 1], vertical_alignment="center")
+    name.markdown(f"#### {as_markdown(slide_id)}")
+    if beside.button("Compare", type="tertiary", key="compare_with", help="Beside other slides, or other models"):
+        model = st.query_params.get("model")
+        kept = {name: value for name, value in st.query_params.to_dict().items() if name not in _OF_SLIDE}
+        link = CompareLink((CompareView(slide_id, model if model and is_name(model) else None), CompareView(slide_id)))
+        st.query_params.from_dict({**kept, COMPARE: link.text})
+        st.rerun()
 
 
 def _back_button(worklist: st.Page) -> None:

@@ -30,6 +30,7 @@ _SEARCH_PX = 72
 """Its place is kept while it loads."""
 
 _slide_viewer = _component("gemslide_viewer", "slideViewer")
+_compare_viewer = _component("gemslide_compare", "compareViewer")
 _follow_links = _component("gemslide_links", "followLinks")
 _search_box = _component("gemslide_search", "searchBox")
 
@@ -37,6 +38,11 @@ _search_box = _component("gemslide_search", "searchBox")
 def slide_viewer(data: dict[str, Any], *, key: str, on_click: Callable[[], None]) -> None:
     """Show a slide. A click stands, during `on_click`, in `st.session_state[key]["click"]`."""
     _slide_viewer(key=key, data=data, on_click_change=on_click)
+
+
+def compare_viewer(data: dict[str, Any], *, key: str) -> None:
+    """Show two to four slides side by side (frontend/src/types.ts, CompareData)."""
+    _compare_viewer(key=key, data=data)
 
 
 def follow_links(go: Callable[[str], None]) -> None:

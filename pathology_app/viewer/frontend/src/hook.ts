@@ -1,4 +1,5 @@
 // What a browser test may ask of the viewer.
+import type { CompareViewer } from "./compare/compare_viewer";
 import type { SlideViewer } from "./slide_viewer";
 
 export interface TestHook {
@@ -25,9 +26,20 @@ export interface TestHook {
   liveViewers(): number;
 }
 
+/** What a browser test may ask of views side by side. */
+export interface CompareHook {
+  isSettled(): boolean;
+  /** Where a level-0 pixel of a view's slide lies on that view. */
+  toScreen(pane: number, x_px0: number, y_px0: number): { x: number; y: number };
+  /** The place of the other view's slide that is marked, in level-0 pixels. */
+  pointer(pane: number): { x: number; y: number } | null;
+  degrees(pane: number): number;
+}
+
 declare global {
   interface Window {
     __gemslide?: TestHook;
+    __gemslideCompare?: CompareHook;
   }
 }
 
@@ -61,5 +73,14 @@ export function exposeHook(viewer: SlideViewer, liveViewers: () => number): void
     currentHotspot: () => viewer.hotspots.current,
     shownHotspots: () => viewer.shownHotspots(),
     liveViewers,
+  };
+}
+
+export function exposeCompareHook(viewer: CompareViewer): void {
+  window.__gemslideCompare = {
+    isSettled: () => viewer.panes.every(({ osd, isOpen, navigation }) => isOpen && osd.world.getItemAt(0).getFullyLoaded() && !navigation.isMoving()),
+    toScreen: (pane, x, y) => viewer.panes[pane]!.navigation.transform().toScreen({ x, y }),
+    pointer: (pane) => viewer.panes[pane]!.pointer,
+    degrees: (pane) => viewer.panes[pane]!.navigation.view().degrees,
   };
 }

@@ -1,23 +1,28 @@
 // Entries of the Streamlit components. Streamlit calls each again with new data on every rerun.
-import { exposeHook } from "./hook";
+import { CompareViewer } from "./compare/compare_viewer";
+import { exposeCompareHook, exposeHook } from "./hook";
 import { catchClicks } from "./links";
 import { SlideViewer } from "./slide_viewer";
 import css from "./style.css";
-import type { Streamlit, StreamlitComponent } from "./types";
+import type { CompareData, Streamlit, StreamlitComponent } from "./types";
 
 export { searchBox } from "./search_box";
 
 /** Every viewer alive, by the element Streamlit gave it. */
-const viewers = new Map<StreamlitComponent["parentElement"], SlideViewer>();
+const viewers = new Map<StreamlitComponent["parentElement"], SlideViewer | CompareViewer>();
 
-function createViewer({ data, parentElement, setTriggerValue }: StreamlitComponent): SlideViewer {
+function hostIn(parentElement: StreamlitComponent["parentElement"]): HTMLElement {
   const host = document.createElement("div");
   host.className = "gemslide-viewer";
   const style = document.createElement("style");
   style.textContent = css;
   host.append(style);
   parentElement.append(host);
-  const viewer = new SlideViewer(host, data, setTriggerValue);
+  return host;
+}
+
+function createViewer({ data, parentElement, setTriggerValue }: StreamlitComponent): SlideViewer {
+  const viewer = new SlideViewer(hostIn(parentElement), data, setTriggerValue);
   exposeHook(viewer, () => viewers.size);
   return viewer;
 }
@@ -42,11 +47,23 @@ export function slideViewer(component: StreamlitComponent): () => void {
   const { data, parentElement, setTriggerValue } = component;
   sweep();
   const viewer = viewers.get(parentElement);
-  if (viewer && viewer.data.slide.tile_url === data.slide.tile_url) {
+  if (viewer instanceof SlideViewer && viewer.data.slide.tile_url === data.slide.tile_url) {
     viewer.update(data, setTriggerValue);
   } else {
     viewer?.destroy();
     viewers.set(parentElement, createViewer(component));
+  }
+  return sweep;
+}
+
+export function compareViewer({ data, parentElement }: Streamlit<CompareData>): () => void {
+  sweep();
+  const viewer = viewers.get(parentElement);
+  if (!(viewer instanceof CompareViewer) || !viewer.update(data)) {
+    viewer?.destroy();
+    const created = new CompareViewer(hostIn(parentElement), data);
+    viewers.set(parentElement, created);
+    exposeCompareHook(created);
   }
   return sweep;
 }

@@ -36,28 +36,34 @@ export class Navigation {
     return Transform.through(at(0, 0), at(1, 0), at(0, 1), this.width_px0);
   }
 
-  view(): View {
+  /** @param current as it is seen now, or where the present move leads. */
+  view(current = false): View {
     const { viewport } = this.osd;
     const um = this.width_px0 * this.slide.mpp0;
-    const centre = viewport.getCenter(false);
+    const centre = viewport.getCenter(current);
     return {
       x_um: centre.x * um,
       y_um: centre.y * um,
-      um_per_px: this.umPerPx(viewport.getZoom(false)),
+      um_per_px: this.umPerPx(viewport.getZoom(current)),
       degrees: ((viewport.getRotation() % 360) + 360) % 360,
       isMirrored: viewport.getFlip(),
     };
   }
 
-  /** Look at a place at once. A view far outside the slide shows its nearest part. */
-  show({ x_um, y_um, um_per_px, degrees, isMirrored }: View): void {
+  /**
+   * Look at a place at once.
+   * @param isKept a view far outside the slide shows its nearest part.
+   */
+  show({ x_um, y_um, um_per_px, degrees, isMirrored }: View, isKept = true): void {
     const { viewport } = this.osd;
     const um = this.width_px0 * this.slide.mpp0;
     viewport.setRotation(degrees, true);
     viewport.setFlip(isMirrored);
     viewport.zoomTo((viewport.getZoom() * this.umPerPx(viewport.getZoom())) / um_per_px, undefined, true);
     viewport.panTo(new OpenSeadragon.Point(x_um / um, y_um / um), true);
-    viewport.applyConstraints(true);
+    if (isKept) {
+      viewport.applyConstraints(true);
+    }
   }
 
   isMoving(): boolean {

@@ -6,6 +6,7 @@ import { box } from "./elements";
 import { FactsPanel } from "./facts_panel";
 import { GamepadControl } from "./gamepad";
 import type { Point } from "./geometry";
+import { keepHeight } from "./height";
 import { Hotspots } from "./hotspots";
 import { Keys } from "./keys";
 import { LayerPanel } from "./layers/layer_panel";
@@ -27,7 +28,6 @@ import { optionsOf } from "./viewer_options";
 export type Emit = (name: string, value: unknown) => void;
 
 const DAMAGED_STORE = "Hatched in grey: damaged in the slide's store; gemslide verify says where.";
-const MARGIN_PX = 22;
 /** Presses no further apart than this are meant for one place. */
 const SAME_PLACE_PX = 6;
 const UNREAD_TILES = "Some tiles of this slide could not be read.";
@@ -68,7 +68,7 @@ export class SlideViewer {
     this.panel.add("Under the last click", this.facts.probe);
     this.panel.add("Slide", this.facts.slide, false);
     this.host.append(this.toolbar.element, box("body", this.stage, this.panel.element));
-    this.osd = OpenSeadragon(optionsOf(this.stage, createTileSource(data.slide, { onHoles: () => this.status.note(DAMAGED_STORE) })));
+    this.osd = OpenSeadragon(optionsOf(this.stage, createTileSource(data.slide, { onHoles: () => this.status.note(DAMAGED_STORE) }), true));
     this.navigation = new Navigation(this.osd, data.slide);
     this.hotspots = new Hotspots(this.navigation, this.status);
     this.keys = new Keys(commandsOf(this));
@@ -78,7 +78,7 @@ export class SlideViewer {
     this.osd.canvas.setAttribute("aria-label", `Slide ${data.slide.slide_id}. Arrow keys move, plus and minus zoom, question mark lists all keys.`);
     this.stage.append(this.status.element, this.picture.probeText, this.scaleBar.element, this.readout.element, this.legend.element);
     this.listen();
-    this.fit();
+    keepHeight(this.host, this.stage, this.listeners.signal);
     this.update(data, emit);
   }
 
@@ -200,7 +200,6 @@ export class SlideViewer {
     this.stage.addEventListener("pointermove", (event) => this.hovered(this.slidePoint(event)), { signal });
     this.stage.addEventListener("pointerleave", () => this.hovered(null), { signal });
     document.addEventListener("keydown", (event) => this.key(event), { signal, capture: true });
-    window.addEventListener("resize", () => this.fit(), { signal });
     new GamepadControl(
       {
         pan: (right, down) => this.navigation.pan(right, down, true),
@@ -298,12 +297,6 @@ export class SlideViewer {
 
   private showLegend(): void {
     this.legend.show(this.layers.shown.map(({ info, style }) => ({ label: info.label, style, isMask: info.is_mask })));
-  }
-
-  /** Take the height that the page leaves. */
-  private fit(): void {
-    const above = this.host.getBoundingClientRect().top + window.scrollY + this.toolbar.element.offsetHeight;
-    this.host.style.setProperty("--above", `${Math.round(Math.max(0, above) + MARGIN_PX)}px`);
   }
 
   /** The stage is another size: OpenSeadragon looks for that itself, a moment later. */

@@ -76,6 +76,20 @@ export interface ViewerData {
   notes: string[];
 }
 
+/** One of several slides shown side by side. */
+export interface ComparePaneData {
+  title: string;
+  slide: Slide;
+  layers: LayerInfo[];
+  notes: string[];
+}
+
+export interface CompareData {
+  /** What the link's `compare` says. */
+  name: string;
+  panes: ComparePaneData[];
+}
+
 /** The argument Streamlit hands to a components-v2 module. */
 export interface Streamlit<Data> {
   data: Data;

@@ -4,14 +4,15 @@ import OpenSeadragon from "openseadragon";
 /** Screen pixels per level-0 pixel beyond which zooming in stops. */
 const MAX_PIXEL_RATIO = 8;
 
-export function optionsOf(element: HTMLElement, tileSource: OpenSeadragon.TileSource): OpenSeadragon.Options {
+/** @param hasNavigator whether a small picture of the whole slide stands in its corner. */
+export function optionsOf(element: HTMLElement, tileSource: OpenSeadragon.TileSource, hasNavigator: boolean): OpenSeadragon.Options {
   return {
     element,
     tileSources: tileSource,
     // WebGL is several times slower than a 2-d canvas where there is no GPU, as on a remote desktop.
     drawer: "canvas",
     showNavigationControl: false,
-    showNavigator: true,
+    showNavigator: hasNavigator,
     navigatorPosition: "TOP_RIGHT",
     navigatorAutoFade: false,
     navigatorOpacity: 1,

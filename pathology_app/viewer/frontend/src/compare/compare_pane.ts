@@ -1,0 +1,149 @@
+// One of several slides shown side by side.
+import OpenSeadragon from "openseadragon";
+import { DamagedAreas } from "../damaged";
+import { box } from "../elements";
+import type { Point } from "../geometry";
+import { type Layer, Layers } from "../layers/layers";
+import { Legend } from "../legend";
+import { Navigation, type View } from "../navigation";
+import { Picture } from "../picture";
+import { ScaleBar } from "../scale_bar";
+import { Status } from "../status";
+import { createTileSource } from "../tile_source";
+import { crosses, stroke } from "../tools/pen";
+import type { ComparePaneData } from "../types";
+import { optionsOf } from "../viewer_options";
+
+const DAMAGED_STORE = "Hatched in grey: damaged in the slide's store.";
+
+export interface PaneEvents {
+  /** It was moved by hand, or by a key. */
+  moved(pane: ComparePane): void;
+  /** A place was clicked; level-0 pixels. */
+  clicked(pane: ComparePane, at: Point): void;
+}
+
+export class ComparePane {
+  readonly element = box("pane");
+  readonly navigation: Navigation;
+  readonly layers: Layers;
+  readonly osd: OpenSeadragon.Viewer;
+  /** Where the same place lies that the pointer is over in another view; level-0 pixels. */
+  pointer: Point | null = null;
+  /** Places chosen to bring the slides together. */
+  anchors: Point[] = [];
+  private readonly title = box("pane-title");
+  private readonly stage = box("stage");
+  private readonly picture: Picture;
+  private readonly status = new Status();
+  private readonly legend = new Legend();
+  private readonly scaleBar = new ScaleBar();
+  private damaged: DamagedAreas | null = null;
+
+  constructor(
+    public data: ComparePaneData,
+    style: string | null,
+    private readonly events: PaneEvents,
+  ) {
+    this.title.textContent = data.title;
+    this.element.append(this.title, this.stage);
+    this.layers = new Layers(style, null, () => this.restyled(), (text) => this.status.note(text));
+    this.osd = OpenSeadragon(optionsOf(this.stage, createTileSource(data.slide, { onHoles: () => this.status.note(DAMAGED_STORE) }), false));
+    this.navigation = new Navigation(this.osd, data.slide);
+    this.picture = new Picture(this.osd.canvas, this.stage);
+    this.osd.canvas.setAttribute("role", "application");
+    this.osd.canvas.setAttribute("aria-label", `${data.title}. Arrow keys move, plus and minus zoom.`);
+    this.stage.append(this.status.element, this.scaleBar.element, this.legend.element);
+    this.listen();
+    this.layers.replace(data.layers);
+    data.notes.forEach((note) => this.status.note(note));
+    void this.loadDamaged();
+  }
+
+  /** New data for the same slide. */
+  update(data: ComparePaneData): void {
+    this.data = data;
+    this.title.textContent = data.title;
+    this.layers.replace(data.layers);
+    this.restyled();
+  }
+
+  get isOpen(): boolean {
+    return this.osd.isOpen();
+  }
+
+  get first(): Layer | null {
+    return this.layers.first;
+  }
+
+  /** Look at a place without telling anybody. */
+  follow(view: View): void {
+    this.navigation.show(view, false);
+    this.osd.forceRedraw();
+  }
+
+  /** A place of the slide in µm. */
+  inUm({ x, y }: Point): Point {
+    const { mpp0 } = this.data.slide;
+    return { x: x * mpp0, y: y * mpp0 };
+  }
+
+  destroy(): void {
+    this.osd.destroy();
+    this.element.remove();
+  }
+
+  draw(): void {
+    if (!this.isOpen) {
+      return;
+    }
+    const transform = this.navigation.transform();
+    const { slide } = this.data;
+    this.picture.draw(({ context, ratio }) => {
+      this.layers.draw(context, transform, ratio);
+      this.damaged?.draw(context, transform, slide.levels[0]!, ratio);
+      if (this.pointer) {
+        stroke(context, crosses([transform.toScreen(this.pointer)], 9), "#ffea00", 1.5);
+      }
+      stroke(context, crosses(this.anchors.map((anchor) => transform.toScreen(anchor)), 12), "#00e5ff", 2.5);
+    });
+    this.scaleBar.show(slide.mpp0 / transform.scale, slide.mpp0);
+  }
+
+  private listen(): void {
+    this.osd.addHandler("update-viewport", () => this.draw());
+    // Only what a hand does: what follows another view says nothing.
+    for (const name of ["canvas-drag", "canvas-scroll", "canvas-pinch", "canvas-double-click"] as const) {
+      this.osd.addHandler(name, () => this.events.moved(this));
+    }
+    this.osd.addHandler("canvas-key", (event) => (event.preventDefaultAction = true));
+    this.osd.addHandler("canvas-click", (event) => {
+      if (event.quick) {
+        this.events.clicked(this, this.slidePoint(event.originalEvent as MouseEvent));
+      }
+    });
+  }
+
+  /** The place of the slide under a pointer, level-0 pixels. */
+  slidePoint(event: MouseEvent): Point {
+    const { left, top } = this.stage.getBoundingClientRect();
+    return this.navigation.transform().toSlide({ x: event.clientX - left - this.stage.clientLeft, y: event.clientY - top - this.stage.clientTop });
+  }
+
+  private restyled(): void {
+    this.legend.show(this.layers.shown.map(({ info, style }) => ({ label: info.label, style, isMask: info.is_mask })));
+    this.draw();
+  }
+
+  private async loadDamaged(): Promise<void> {
+    const { damaged } = this.data.slide;
+    if (damaged) {
+      try {
+        this.damaged = await DamagedAreas.load(damaged);
+      } catch (error) {
+        this.status.note(String(error));
+      }
+      this.draw();
+    }
+  }
+}

@@ -1,0 +1,268 @@
+// Two to four views that move together: several models over one slide, or the slides of a case.
+import { MAGNIFICATIONS } from "../commands";
+import { box, button, checkbox, menu, type Slider, slider, toggle } from "../elements";
+import type { Point } from "../geometry";
+import { keepHeight } from "../height";
+import { type Command, Keys } from "../keys";
+import { styleText } from "../layers/style";
+import { LinkState, OVERLAY, AT, viewOf, viewText } from "../link_state";
+import type { View } from "../navigation";
+import { PALETTE_NAMES } from "../palettes";
+import type { CompareData } from "../types";
+import { ComparePane } from "./compare_pane";
+import { back, missBy, moved, type Registration, registrationFrom, registrationOf, registrationText, SAME } from "./registration";
+
+const REGISTERED = "together";
+const ARROWS: Record<string, [number, number]> = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
+
+export class CompareViewer {
+  readonly panes: ComparePane[];
+  /** How each pane's slide lies on the first one's. */
+  registrations: Registration[];
+  isLinked = true;
+  private readonly element = box("compare");
+  private readonly hint = box("hint");
+  private readonly sliders: Slider[] = [];
+  private readonly registering: HTMLButtonElement;
+  private readonly link: LinkState;
+  private readonly keys: Keys;
+  private readonly listeners = new AbortController();
+  private isRegistering = false;
+  private opened = 0;
+
+  constructor(
+    private readonly host: HTMLElement,
+    public data: CompareData,
+  ) {
+    this.link = new LinkState(data.name, "compare");
+    this.registrations = registrationsOf(this.link.read(REGISTERED), data.panes.length);
+    const events = { moved: (pane: ComparePane) => this.lead(pane), clicked: (pane: ComparePane, at: Point) => this.clicked(pane, at) };
+    this.registering = toggle("Bring together", "Click the same two places in every view (g)", () => this.register());
+    this.panes = data.panes.map((each) => new ComparePane(each, this.link.read(OVERLAY), events));
+    this.keys = new Keys(this.commands());
+    this.host.append(this.toolbar(), this.hint, this.element, this.keys.element);
+    this.hint.setAttribute("role", "status");
+    this.element.dataset["panes"] = String(this.panes.length);
+    this.element.append(...this.panes.map((pane) => pane.element));
+    this.listen();
+    keepHeight(this.host, this.element, this.listeners.signal);
+  }
+
+  /** Other models over the same slides; false where the slides are others. */
+  update(data: CompareData): boolean {
+    const urls = ({ panes }: CompareData): string => panes.map(({ slide }) => slide.tile_url).join(" ");
+    if (urls(data) !== urls(this.data)) {
+      return false;
+    }
+    this.data = data;
+    this.link.rename(data.name);
+    this.panes.forEach((pane, index) => pane.update(data.panes[index]!));
+    return true;
+  }
+
+  destroy(): void {
+    this.listeners.abort();
+    this.panes.forEach((pane) => pane.destroy());
+    this.host.remove();
+  }
+
+  private get isOpen(): boolean {
+    return !this.listeners.signal.aborted && this.panes.every((pane) => pane.isOpen);
+  }
+
+  private listen(): void {
+    const { signal } = this.listeners;
+    for (const pane of this.panes) {
+      pane.osd.addHandler("open", () => this.paneOpened());
+      pane.osd.addHandler("animation", () => this.followMoving(pane));
+      pane.osd.addHandler("animation-finish", () => this.write());
+      // OpenSeadragon keeps what each view shows when its size changes, and that differs where their sizes do.
+      pane.osd.addHandler("resize", () => requestAnimationFrame(() => this.isOpen && this.lead(this.leading ?? this.panes[0]!)));
+      pane.element.addEventListener("pointermove", (event) => this.point(pane, pane.slidePoint(event)), { signal });
+      pane.element.addEventListener("pointerleave", () => this.point(pane, null), { signal });
+    }
+    document.addEventListener("keydown", (event) => this.host.isConnected && this.keys.press(event, this.element), { signal, capture: true });
+  }
+
+  private toolbar(): HTMLElement {
+    const style = this.panes[0]?.first?.style;
+    const each = (change: (pane: ComparePane) => void): void => {
+      for (const pane of this.panes) {
+        change(pane);
+        if (pane.first) {
+          pane.layers.restyled(pane.first);
+        }
+      }
+      const first = this.panes.find((pane) => pane.first)?.first;
+      this.link.write(OVERLAY, first ? styleText(first.style) : "");
+    };
+    const controls = (["threshold", "opacity"] as const).map((key) => {
+      const made = slider(key === "threshold" ? "Threshold" : "Opacity", key === "threshold" ? "Threshold" : "Opacity", (value) =>
+        each((pane) => pane.first && (pane.first.style[key] = value)),
+      );
+      made.show(style?.[key] ?? 0.5);
+      this.sliders.push(made);
+      return made.element;
+    });
+    const shown = checkbox("Predictions", "Show predictions", style?.visible ?? true, (isOn) => each((pane) => pane.first && (pane.first.style.visible = isOn)));
+    const palette = menu("Colours", PALETTE_NAMES, style?.palette ?? PALETTE_NAMES[0]!, (value) => each((pane) => pane.first && (pane.first.style.palette = value)));
+    const linked = checkbox("Move together", "Move together", true, (isOn) => {
+      this.isLinked = isOn;
+    });
+    const bar = box(
+      "toolbar",
+      box("group", button("Fit", "Show the whole slide (0)", () => this.whole()), ...MAGNIFICATIONS.map((value) => button(`${value}×`, `Magnify ${value} times`, () => this.magnify(value)))),
+      box("group", linked, this.registering, button("Reset", "As if the slides lay alike", () => this.reset())),
+      box("group shared", shown, ...controls, palette),
+      box("group view-controls", button("?", "Keys (?)", () => this.keys.showList())),
+    );
+    bar.setAttribute("role", "toolbar");
+    bar.setAttribute("aria-label", "Views");
+    return bar;
+  }
+
+  private commands(): Command[] {
+    const first = (run: (pane: ComparePane) => void) => (): void => {
+      const pane = this.panes[0]!;
+      run(pane);
+      this.lead(pane);
+    };
+    const arrows = Object.keys(ARROWS);
+    return [
+      { keys: arrows, shift: false, shown: "Arrows", does: "move a little", run: ({ key }) => first(({ navigation }) => navigation.nudge(...ARROWS[key]!))() },
+      { keys: arrows, shift: true, shown: "Shift + arrows", does: "to the next field of view", run: ({ key }) => first(({ navigation }) => navigation.nextField(...ARROWS[key]!))() },
+      { keys: ["+", "="], shown: "+", does: "zoom in", run: first(({ navigation }) => navigation.zoom(1)) },
+      { keys: ["-", "_"], shown: "−", does: "zoom out", run: first(({ navigation }) => navigation.zoom(-1)) },
+      { keys: MAGNIFICATIONS.map((_, index) => String(index + 1)), shown: `1 to ${MAGNIFICATIONS.length}`, does: `magnify ${MAGNIFICATIONS.join(", ")} times`, run: ({ key }) => this.magnify(MAGNIFICATIONS[Number(key) - 1]!) },
+      { keys: ["0", "Home"], shown: "0 or Home", does: "show the whole slide", run: () => this.whole() },
+      { keys: ["t"], shown: "t", does: "turn right by 90°", run: first(({ navigation }) => navigation.turn(90)) },
+      { keys: ["g"], shown: "g", does: "bring the slides together: the same two places in every view", run: () => this.register() },
+      { keys: ["?"], shown: "?", does: "this list", run: () => this.keys.showList() },
+    ];
+  }
+
+  private whole(): void {
+    this.panes[0]!.navigation.showWhole();
+    this.lead(this.panes[0]!);
+  }
+
+  private magnify(magnification: number): void {
+    this.panes[0]!.navigation.magnify(magnification);
+    this.lead(this.panes[0]!);
+  }
+
+  private paneOpened(): void {
+    this.opened += 1;
+    if (this.opened === this.panes.length) {
+      const view = viewOf(this.link.read(AT));
+      if (view) {
+        this.panes[0]!.navigation.show(view, true);
+      }
+      this.lead(this.panes[0]!);
+    }
+  }
+
+  private leading: ComparePane | null = null;
+
+  /** From now on the others follow this one. */
+  private lead(pane: ComparePane): void {
+    this.leading = pane;
+    this.followMoving(pane);
+  }
+
+  private followMoving(pane: ComparePane): void {
+    if (!this.isLinked || pane !== this.leading) {
+      return;
+    }
+    const view = this.onFirst(pane, pane.navigation.view(true));
+    this.panes.forEach((other, index) => {
+      if (other !== pane && other.isOpen) {
+        other.follow(onOther(view, this.registrations[index]!));
+      }
+    });
+  }
+
+  /** The same view as the first pane has it. */
+  private onFirst(pane: ComparePane, view: View): View {
+    const registration = this.registrations[this.panes.indexOf(pane)]!;
+    const { x, y } = back(registration, { x: view.x_um, y: view.y_um });
+    return { ...view, x_um: x, y_um: y, degrees: upright(view.degrees + registration.degrees) };
+  }
+
+  /** Show in the other views where the pointer is in this one. */
+  private point(pane: ComparePane, at: Point | null): void {
+    const registration = this.registrations[this.panes.indexOf(pane)]!;
+    const on_um = at ? back(registration, pane.inUm(at)) : null;
+    this.panes.forEach((other, index) => {
+      const there = on_um ? moved(this.registrations[index]!, on_um) : null;
+      const { mpp0 } = other.data.slide;
+      other.pointer = there && other !== pane ? { x: there.x / mpp0, y: there.y / mpp0 } : null;
+      other.draw();
+    });
+  }
+
+  private register(): void {
+    this.isRegistering = !this.isRegistering;
+    this.panes.forEach((pane) => (pane.anchors = []));
+    this.say();
+  }
+
+  private clicked(pane: ComparePane, at: Point): void {
+    if (this.isRegistering && pane.anchors.length < 2) {
+      pane.anchors = [...pane.anchors, at];
+      this.say();
+      if (this.panes.every(({ anchors }) => anchors.length === 2)) {
+        this.finish();
+      }
+    }
+  }
+
+  private finish(): void {
+    const places = this.panes.map((pane) => pane.anchors.map((anchor) => pane.inUm(anchor)) as [Point, Point]);
+    const found = places.map((to, index) => (index ? registrationOf(places[0]!, to) : SAME));
+    this.isRegistering = false;
+    this.panes.forEach((pane) => (pane.anchors = []));
+    if (found.some((each) => each === null)) {
+      this.say("The two places of a view lie too near each other. Choose them further apart.");
+      return;
+    }
+    this.registrations = found as Registration[];
+    this.say(`Brought together; the places miss each other by up to ${Math.max(...places.map((to) => missBy(places[0]!, to))).toFixed(0)} µm.`);
+    this.link.write(REGISTERED, this.registrations.slice(1).map(registrationText).join(";"));
+    this.lead(this.panes[0]!);
+  }
+
+  private reset(): void {
+    this.registrations = this.panes.map(() => SAME);
+    this.link.write(REGISTERED, "");
+    this.say("");
+    this.lead(this.panes[0]!);
+  }
+
+  private say(text?: string): void {
+    const waiting = this.panes.findIndex(({ anchors }) => anchors.length < 2);
+    const asks = this.isRegistering ? `View ${waiting + 1}: click ${this.panes[waiting]?.anchors.length ? "a second" : "a first"} place; the same in every view.` : "";
+    this.hint.textContent = text ?? asks;
+    this.registering.setAttribute("aria-pressed", String(this.isRegistering));
+    this.panes.forEach((pane) => pane.draw());
+  }
+
+  private write(): void {
+    this.link.write(AT, viewText(this.onFirst(this.leading ?? this.panes[0]!, (this.leading ?? this.panes[0]!).navigation.view())));
+  }
+}
+
+/** A view of the first slide as another slide shows it: a slide that lies turned is turned back. */
+function onOther(view: View, registration: Registration): View {
+  const { x, y } = moved(registration, { x: view.x_um, y: view.y_um });
+  return { ...view, x_um: x, y_um: y, degrees: upright(view.degrees - registration.degrees) };
+}
+
+function upright(degrees: number): number {
+  return ((degrees % 360) + 360) % 360;
+}
+
+function registrationsOf(text: string | null, count: number): Registration[] {
+  const found = (text ?? "").split(";").map(registrationFrom);
+  return [SAME, ...Array.from({ length: count - 1 }, (_, index) => found[index] ?? SAME)];
+}
