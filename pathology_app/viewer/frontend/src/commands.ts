@@ -23,7 +23,7 @@ function moves(viewer: SlideViewer): Command[] {
   const { navigation } = viewer;
   return [
     { keys: arrows, shift: false, shown: "Arrows", does: "move a little", run: ({ key }) => navigation.nudge(...ARROWS[key]!) },
-    { keys: arrows, shift: true, shown: "Shift + arrows", does: "to the next field of view", run: ({ key }) => navigation.nextField(...ARROWS[key]!) },
+    { keys: arrows, shift: true, shown: "Shift + arrows", does: "to the next field of view", run: ({ key }) => viewer.nextField(...ARROWS[key]!) },
     { keys: ["+", "="], shown: "+", does: "zoom in", run: () => navigation.zoom(1) },
     { keys: ["-", "_"], shown: "−", does: "zoom out", run: () => navigation.zoom(-1) },
     { keys: numbers, shown: `1 to ${numbers.length}`, does: `magnify ${MAGNIFICATIONS.join(", ")} times`, run: ({ key }) => viewer.magnify(MAGNIFICATIONS[Number(key) - 1]!) },

@@ -1,6 +1,6 @@
 // Where one looks: moves over the slide, and the way from level-0 pixels to the screen.
 import OpenSeadragon from "openseadragon";
-import { type Point, Transform } from "./geometry";
+import { boundsOf, type Point, Transform } from "./geometry";
 import { umPerPxAt } from "./scale_bar";
 import type { Slide } from "./types";
 
@@ -118,6 +118,14 @@ export class Navigation {
   /** To the field of view beside this one, at once. */
   nextField(right: number, down: number): void {
     this.pan(right * (1 - OVERLAP), down * (1 - OVERLAP), true);
+  }
+
+  /** What the screen would show after a step to the field of view beside this one: left, top, right, bottom, level-0 pixels. */
+  boundsBeside(right: number, down: number): [number, number, number, number] {
+    const { x: width, y: height } = this.osd.viewport.getContainerSize();
+    const [left, top] = [right * (1 - OVERLAP) * width, down * (1 - OVERLAP) * height];
+    const transform = this.transform(false);
+    return boundsOf([[0, 0], [width, 0], [width, height], [0, height]].map(([x, y]) => transform.toSlide({ x: left + x!, y: top + y! })));
   }
 
   /** By shares of what the screen shows, along the screen's own sides. */

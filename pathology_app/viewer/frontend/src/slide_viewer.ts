@@ -15,11 +15,13 @@ import { Legend } from "./legend";
 import { AT, LAYERS, LinkState, OVERLAY, viewOf, viewText } from "./link_state";
 import { Navigation } from "./navigation";
 import { Picture } from "./picture";
+import { ReadAhead } from "./read_ahead";
 import { Readout } from "./readout";
 import { ScaleBar } from "./scale_bar";
 import { SidePanel } from "./side_panel";
 import { Status } from "./status";
 import { createTileSource } from "./tile_source";
+import { TileStore } from "./tile_store";
 import { Toolbar } from "./toolbar";
 import { type ToolName, Toolbox } from "./tools/toolbox";
 import type { ViewerData } from "./types";
@@ -50,6 +52,8 @@ export class SlideViewer {
   private readonly readout = new Readout();
   private readonly legend = new Legend();
   private readonly link: LinkState;
+  private readonly tiles = new TileStore();
+  private readonly readAhead: ReadAhead;
   private readonly keys: Keys;
   private readonly listeners = new AbortController();
   private lastGoto = 0;
@@ -68,8 +72,9 @@ export class SlideViewer {
     this.panel.add("Under the last click", this.facts.probe);
     this.panel.add("Slide", this.facts.slide, false);
     this.host.append(this.toolbar.element, box("body", this.stage, this.panel.element));
-    this.osd = OpenSeadragon(optionsOf(this.stage, createTileSource(data.slide, { onHoles: () => this.status.note(DAMAGED_STORE) }), true));
+    this.osd = OpenSeadragon(optionsOf(this.stage, createTileSource(data.slide, this.tiles, { onHoles: () => this.status.note(DAMAGED_STORE) }), true));
     this.navigation = new Navigation(this.osd, data.slide);
+    this.readAhead = new ReadAhead(this.osd, this.navigation, data.slide, this.tiles);
     this.hotspots = new Hotspots(this.navigation, this.status);
     this.keys = new Keys(commandsOf(this));
     this.host.append(this.keys.element);
@@ -102,6 +107,7 @@ export class SlideViewer {
 
   destroy(): void {
     this.listeners.abort();
+    this.readAhead.destroy();
     this.osd.destroy();
     this.host.remove();
   }
@@ -113,6 +119,11 @@ export class SlideViewer {
 
   magnify(magnification: number): void {
     this.navigation.magnify(magnification);
+  }
+
+  nextField(right: number, down: number): void {
+    this.navigation.nextField(right, down);
+    this.readAhead.head(right, down);
   }
 
   turn(degrees: number): void {

@@ -1,6 +1,6 @@
 // The slide's pyramid as OpenSeadragon sees it: each level with its own tile size and downsample.
 import OpenSeadragon from "openseadragon";
-import { drawTile } from "./tile_drawing";
+import type { TileStore } from "./tile_store";
 import type { Level, Slide } from "./types";
 
 export interface TileEvents {
@@ -9,7 +9,7 @@ export interface TileEvents {
 }
 
 /** OpenSeadragon counts levels from the coarsest; the server counts from the finest. */
-export function createTileSource(slide: Slide, events: TileEvents): OpenSeadragon.TileSource {
+export function createTileSource(slide: Slide, store: TileStore, events: TileEvents): OpenSeadragon.TileSource {
   const [finest] = slide.levels;
   const maxLevel = slide.levels.length - 1;
   const at = (osdLevel: number): Level => slide.levels[maxLevel - osdLevel];
@@ -59,7 +59,7 @@ export function createTileSource(slide: Slide, events: TileEvents): OpenSeadrago
       .replace("{level}", String(maxLevel - osdLevel))
       .replace("{col}", String(col))
       .replace("{row}", String(row));
-  source.downloadTileStart = (job) => void download(job, events);
+  source.downloadTileStart = (job) => void download(job, store, events);
   source.downloadTileAbort = (job) => (job.userData as Download).stop?.abort();
   return source;
 }
@@ -68,17 +68,12 @@ interface Download {
   stop?: AbortController;
 }
 
-async function download(job: OpenSeadragon.ImageJob, events: TileEvents): Promise<void> {
+async function download(job: OpenSeadragon.ImageJob, store: TileStore, events: TileEvents): Promise<void> {
   const stop = new AbortController();
   (job.userData as Download).stop = stop;
   try {
-    const response = await fetch(job.src, { signal: stop.signal });
-    if (!response.ok) {
-      job.fail(`the server answered ${response.status}`, null as unknown as XMLHttpRequest);
-      return;
-    }
     const { width, height } = job.tile.sourceBounds;
-    const { context, hasHoles } = await drawTile(await response.arrayBuffer(), width, height);
+    const { context, hasHoles } = await store.take({ url: job.src, width, height }, stop.signal);
     if (hasHoles) {
       events.onHoles();
     }

@@ -10,6 +10,7 @@ import { Picture } from "../picture";
 import { ScaleBar } from "../scale_bar";
 import { Status } from "../status";
 import { createTileSource } from "../tile_source";
+import { TileStore } from "../tile_store";
 import { crosses, stroke } from "../tools/pen";
 import type { ComparePaneData } from "../types";
 import { optionsOf } from "../viewer_options";
@@ -48,7 +49,7 @@ export class ComparePane {
     this.title.textContent = data.title;
     this.element.append(this.title, this.stage);
     this.layers = new Layers(style, null, () => this.restyled(), (text) => this.status.note(text));
-    this.osd = OpenSeadragon(optionsOf(this.stage, createTileSource(data.slide, { onHoles: () => this.status.note(DAMAGED_STORE) }), false));
+    this.osd = OpenSeadragon(optionsOf(this.stage, createTileSource(data.slide, new TileStore(), { onHoles: () => this.status.note(DAMAGED_STORE) }), false));
     this.navigation = new Navigation(this.osd, data.slide);
     this.picture = new Picture(this.osd.canvas, this.stage);
     this.osd.canvas.setAttribute("role", "application");

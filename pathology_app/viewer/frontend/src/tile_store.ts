@@ -1,0 +1,57 @@
+// Tiles on their way, and tiles made ready before they are asked for.
+import { drawTile, type DrawnTile } from "./tile_drawing";
+
+/** Tiles kept ready, each about a megabyte: four fields of view. */
+const MAX_READY = 96;
+
+export interface TilePlace {
+  url: string;
+  width: number;
+  height: number;
+}
+
+export class TileStore {
+  private readonly ready = new Map<string, Promise<DrawnTile>>();
+
+  /** The tile, drawn; one that was made ready is given away. */
+  async take(place: TilePlace, signal: AbortSignal): Promise<DrawnTile> {
+    const ready = this.ready.get(place.url);
+    if (ready) {
+      this.ready.delete(place.url);
+      return ready;
+    }
+    return draw(place, signal);
+  }
+
+  has(url: string): boolean {
+    return this.ready.has(url);
+  }
+
+  /** Make a tile ready. One that cannot be made is asked for again when it is needed, and the error said then. */
+  async prepare(place: TilePlace, signal: AbortSignal): Promise<void> {
+    if (this.ready.has(place.url)) {
+      return;
+    }
+    const tile = draw(place, signal);
+    this.ready.set(place.url, tile);
+    try {
+      await tile;
+    } catch {
+      this.ready.delete(place.url);
+    }
+    for (const url of this.ready.keys()) {
+      if (this.ready.size <= MAX_READY) {
+        break;
+      }
+      this.ready.delete(url);
+    }
+  }
+}
+
+async function draw({ url, width, height }: TilePlace, signal: AbortSignal): Promise<DrawnTile> {
+  const response = await fetch(url, { signal });
+  if (!response.ok) {
+    throw new Error(`the server answered ${response.status}`);
+  }
+  return drawTile(await response.arrayBuffer(), width, height);
+}

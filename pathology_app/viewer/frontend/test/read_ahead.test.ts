@@ -1,0 +1,18 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { levelFor, tilesIn } from "../src/read_ahead";
+
+const levels = [1, 2, 4].map((downsample) => ({ width_px: 5000 / downsample, height_px: 3000 / downsample, tile_px: 512, downsample }));
+
+test("a slide is shown from the level nearest to the screen", () => {
+  assert.deepEqual([4, 1, 0.71, 0.7, 0.36, 0.35, 0.01].map((scale) => levelFor(levels, scale)), [0, 0, 0, 1, 1, 2, 2]);
+});
+
+test("a rectangle's tiles are those that it touches, and none beyond the slide", () => {
+  const names = (bounds: [number, number, number, number]): string => tilesIn(levels, 1, bounds).map(({ col, row }) => `${col}_${row}`).join(" ");
+  assert.equal(names([0, 0, 1023, 1023]), "0_0");
+  assert.equal(names([1000, 0, 1100, 1100]), "0_0 1_0 0_1 1_1");
+  assert.equal(names([-5000, -5000, 10, 10]), "0_0");
+  assert.equal(names([4900, 2900, 90000, 90000]), "4_2");
+  assert.equal(names([6000, 0, 7000, 10]), "");
+});
