@@ -20,6 +20,10 @@ ROOT = Path(__file__).parents[1]
 LOCKS = ("requirements.lock", "requirements-torch.lock")
 
 REVIEWED: dict[str, tuple[str, str]] = {
+    "axe-playwright-python": (
+        "MIT AND MPL-2.0",
+        "its metadata name no licence; LICENSE is MIT, and the axe-core that it carries says MPL-2.0. Used by tests alone",
+    ),
     "opencv-python-headless": (
         "Apache-2.0 AND LGPL-2.1-or-later",
         "its metadata name OpenCV's licence only; the wheel carries FFmpeg, LGPL, as libraries of its own",
