@@ -22,7 +22,7 @@ LOCKS = ("requirements.lock", "requirements-torch.lock")
 REVIEWED: dict[str, tuple[str, str]] = {
     "axe-playwright-python": (
         "MIT AND MPL-2.0",
-        "its metadata name no licence; LICENSE is MIT, and the axe-core that it carries says MPL-2.0. Used by tests alone",
+        "its metadata name no licence; LICENSE is MIT, and the axe-core that it carries is MPL-2.0. For tests alone",
     ),
     "opencv-python-headless": (
         "Apache-2.0 AND LGPL-2.1-or-later",

@@ -102,10 +102,10 @@ export class ReadAhead {
   }
 
   private placeOf({ level, col, row }: Tile): { url: string; width: number; height: number } {
-    const { tileSource } = this.osd.world.getItemAt(0) as unknown as { tileSource: OpenSeadragon.TileSource };
+    const { source } = this.osd.world.getItemAt(0);
     const osdLevel = this.slide.levels.length - 1 - level;
-    const { width, height } = tileSource.getTileBounds(osdLevel, col, row, true);
-    return { url: String(tileSource.getTileUrl(osdLevel, col, row)), width, height };
+    const { width, height } = source.getTileBounds(osdLevel, col, row, true);
+    return { url: String(source.getTileUrl(osdLevel, col, row)), width, height };
   }
 }
 

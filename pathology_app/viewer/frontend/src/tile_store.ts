@@ -49,9 +49,27 @@ export class TileStore {
 }
 
 async function draw({ url, width, height }: TilePlace, signal: AbortSignal): Promise<DrawnTile> {
+  return drawTile(await bodyOf(url, signal), width, height);
+}
+
+const onTheirWay = new Map<string, Promise<ArrayBuffer>>();
+
+/** A tile's bytes. The navigator asks for the coarsest tiles at the same moment as the view: they come once. */
+async function bodyOf(url: string, signal: AbortSignal): Promise<ArrayBuffer> {
+  const known = onTheirWay.get(url);
+  if (known) {
+    // Who asked first may stop waiting; then it is asked for anew.
+    return known.catch(() => fetchBody(url, signal));
+  }
+  const asked = fetchBody(url, signal).finally(() => onTheirWay.delete(url));
+  onTheirWay.set(url, asked);
+  return asked;
+}
+
+async function fetchBody(url: string, signal: AbortSignal): Promise<ArrayBuffer> {
   const response = await fetch(url, { signal });
   if (!response.ok) {
     throw new Error(`the server answered ${response.status}`);
   }
-  return drawTile(await response.arrayBuffer(), width, height);
+  return response.arrayBuffer();
 }
