@@ -6,7 +6,6 @@ reverse proxy with `GEMSLIDE_NAMES=slides.example.org`: names that callers may u
 
 from __future__ import annotations
 
-import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
@@ -17,13 +16,10 @@ from streamlit import config
 
 from pathology_app.access.environment import SCRIPT, access_by_environment
 from pathology_app.access.guard import Access, Guard
+from pathology_app.interpreter import share_with_tiles
 from pathology_app.study_ledger import close_study_ledgers
 from pathology_app.tiles.cache import current_cache
 from pathology_app.tiles.routes import viewer_routes
-
-SWITCH_S = 0.001
-"""How long a thread that computes keeps the interpreter's lock while others wait for it. By Python's own 5 ms a tile,
-which changes threads and reads a file, took 20 ms and more while a page's script ran."""
 
 OPTIONS = {
     "browser.gatherUsageStats": False,
@@ -56,7 +52,7 @@ def create_app(access: Access | None = None) -> ASGIApp:
     pages = st.App(SCRIPT, lifespan=_lifespan)
     for name, value in OPTIONS.items():
         config.set_option(name, value)
-    sys.setswitchinterval(SWITCH_S)
+    share_with_tiles()
     return Guard(_before(pages, viewer_routes(current_cache())), access or access_by_environment(), SCRIPT)
 
 
