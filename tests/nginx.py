@@ -47,9 +47,14 @@ class Nginx:
         return Counter(int(each.rpartition(":")[2]) for each in upstreams if ":" in each)
 
 
+def find_nginx() -> str | None:
+    """The program, which Debian does not put on everybody's path."""
+    return shutil.which("nginx", path="/usr/sbin:/usr/bin:/usr/local/sbin:/usr/local/bin")
+
+
 def nginx_program() -> str:
     """Skips the test where there is none."""
-    found = shutil.which("nginx", path="/usr/sbin:/usr/bin:/usr/local/sbin:/usr/local/bin")
+    found = find_nginx()
     if found is None:
         pytest.skip("nginx is not installed (Debian's package nginx-light)")
     return found
