@@ -52,7 +52,6 @@ def create_app(access: Access | None = None) -> ASGIApp:
     pages = st.App(SCRIPT, lifespan=_lifespan)
     for name, value in OPTIONS.items():
         config.set_option(name, value)
-    share_with_tiles()
     return Guard(_before(pages, viewer_routes(current_cache())), access or access_by_environment(), SCRIPT)
 
 
@@ -68,6 +67,7 @@ def _before(pages: st.App, routes: Sequence[BaseRoute]) -> ASGIApp:
 
 @asynccontextmanager
 async def _lifespan(_: st.App) -> AsyncIterator[None]:
-    """Databases are told when this process ends."""
+    """Pages and tiles share a process from here on. Databases are told when it ends."""
+    share_with_tiles()
     yield
     close_study_ledgers()

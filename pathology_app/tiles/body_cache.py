@@ -24,7 +24,8 @@ class BodyCache:
     @property
     def size_bytes(self) -> int:
         """Of all entries; never more than `max_bytes`."""
-        return self._size_bytes
+        with self._lock:
+            return self._size_bytes
 
     def get(self, key: str) -> bytes | None:
         """The body under a key; None where there is none, or none any more."""
