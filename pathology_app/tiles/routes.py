@@ -26,6 +26,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from pathology_app.access.people import Person, person_of
 from pathology_app.text import READ_ERRORS, message_of
 from pathology_app.tiles.body_cache import BodyCache
 from pathology_app.tiles.cache import BadLinkError, OpenSlide, SlideCache, UnknownNameError
@@ -50,7 +51,7 @@ MAX_FRESH = 1024
 
 Handler = Callable[[Request], Awaitable[Response]]
 Subject = tuple[str, ...]
-"""Whose picture is asked for: a slide, or a slide and a model."""
+"""What a version is of: a slide, a slide and a model, a layer of a slide, a slide's thumbnail."""
 
 
 class Rendered(NamedTuple):
@@ -83,8 +84,9 @@ class TileServer:
     def __init__(self, cache: SlideCache, bodies: BodyCache) -> None:
         self._cache, self._bodies = cache, bodies
         self._limiter = anyio.CapacityLimiter(MAX_RENDERS)
-        self._fresh: dict[Subject, tuple[str, float]] = {}
-        """Versions as last found, and when; only touched in the event loop."""
+        self._fresh: dict[tuple[Person, Subject], tuple[str, float]] = {}
+        """Versions as last found, and when; only touched in the event loop. By person: what one was shown just now says
+        nothing of what another one may see."""
 
     async def tile(self, request: Request) -> Response:
         level, col, row = _numbers(request, r"(\d{1,9})/(\d{1,9})_(\d{1,9})", "{level}/{col}_{row}")
@@ -103,7 +105,7 @@ class TileServer:
             slide = self._cache.slide(slide_id)
             return Found(slide.version, lambda: Rendered(render_thumbnail_jpeg(slide.reader, THUMBNAIL_PX)))
 
-        return await self._answer(request, (slide_id,), "thumbnail", find, "image/jpeg")
+        return await self._answer(request, (slide_id, "", "thumbnail"), "thumbnail", find, "image/jpeg")
 
     async def damaged(self, request: Request) -> Response:
         (slide_id,) = _match(request, r"(.+)\.png", "{slide_id}.png")
@@ -159,8 +161,8 @@ class TileServer:
         Args:
             part: of the subject; with its version it says what the answer shows.
         """
-        known = request.headers.get("if-none-match", "")
-        version = self._fresh_version(subject, request.query_params.get("v"))
+        known, who = request.headers.get("if-none-match", ""), (person_of(request.scope), subject)
+        version = self._fresh_version(who, request.query_params.get("v"))
         if version is not None:
             tag = f'"{version}-{part}"'
             if tag in known:
@@ -177,7 +179,7 @@ class TileServer:
         found_version, tag, body = await anyio.to_thread.run_sync(read, limiter=self._limiter)
         if len(self._fresh) >= MAX_FRESH:
             self._fresh.clear()
-        self._fresh[subject] = (found_version, time.monotonic())
+        self._fresh[who] = (found_version, time.monotonic())
         return _response(tag, body, media_type)
 
     def _body(self, tag: str, found: Found) -> bytes:
@@ -188,9 +190,9 @@ class TileServer:
                 self._bodies.put(tag, body)
         return body
 
-    def _fresh_version(self, subject: Subject, asked: str | None) -> str | None:
-        """The subject's version where it was found just now and is not another than the one asked for."""
-        version, found_s = self._fresh.get(subject, ("", 0.0))
+    def _fresh_version(self, who: tuple[Person, Subject], asked: str | None) -> str | None:
+        """The subject's version where this person was shown it just now and asks for no other one."""
+        version, found_s = self._fresh.get(who, ("", 0.0))
         is_fresh = version and time.monotonic() - found_s < FRESH_S and asked in (None, version)
         return version if is_fresh else None
 

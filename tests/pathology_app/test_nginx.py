@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import re
 import signal
 import urllib.parse
 from collections.abc import Iterator
@@ -11,17 +12,20 @@ from dataclasses import dataclass
 
 import httpx
 import pytest
+from starlette.routing import Route
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
+from pathology_app.tiles.cache import SlideCache
+from pathology_app.tiles.routes import viewer_routes
 from pathology_app.tiles.tile_body import MEDIA_TYPE
 from pipeline.project import Project
-from tests.nginx import NAME, Nginx, listening_socket, nginx_program, started_nginx
+from tests.nginx import EXAMPLE, NAME, Nginx, listening_socket, nginx_program, started_nginx
 from tests.pathology_app.small_project import MODEL_ID, SLIDE_ID
 from tests.pathology_app.started_app import GEMSLIDE, StartedApp, started_app
 
 LINKS = [f"/tiles/{SLIDE_ID}/0/{col}_{row}" for col in range(4) for row in range(3)]
-OTHERS = [f"/overlays/{SLIDE_ID}/{MODEL_ID}/1.png", f"/thumbnails/{SLIDE_ID}.jpg"]
+OTHERS = [f"/overlays/{SLIDE_ID}/{MODEL_ID}/1.png", f"/thumbnails/{SLIDE_ID}.jpg", f"/layers/{SLIDE_ID}/tissue.png"]
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,14 @@ def site(project: Project, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         here = stack.enter_context(started_nginx(folder / "here", sockets[0], *behind, says_who_asks=False))
         everybody = stack.enter_context(started_nginx(folder / "everybody", sockets[1], *behind))
         yield Site(here, everybody, pages, tiles)
+
+
+def test_the_example_names_every_route_of_a_tile_process(cache: SlideCache) -> None:
+    routes = {route.path.split("/")[1] for route in viewer_routes(cache) if isinstance(route, Route)}
+    named = re.search(r"location ~ \^/\(([a-z|]+)\)/", EXAMPLE.read_text())
+
+    assert named is not None
+    assert set(named[1].split("|")) == routes
 
 
 def test_tiles_come_from_both_processes_and_the_page_from_the_app(site: Site) -> None:
@@ -88,14 +100,14 @@ def test_a_websocket_passes_to_the_app(site: Site) -> None:
         assert websocket.subprotocol == "streamlit"
 
 
-@pytest.mark.parametrize("path", ["/", LINKS[0], OTHERS[0], OTHERS[1]])
+@pytest.mark.parametrize("path", ["/", LINKS[0], *OTHERS])
 def test_a_strangers_name_is_refused_through_nginx(site: Site, path: str) -> None:
     answer = httpx.get(site.everybody.url + path, headers={"Host": "evil.example"})
 
     assert (answer.status_code, answer.json()["code"]) == (400, "unknown_host")
 
 
-@pytest.mark.parametrize("path", ["/", *LINKS[:4], OTHERS[0], OTHERS[1]])
+@pytest.mark.parametrize("path", ["/", *LINKS[:4], *OTHERS])
 def test_without_a_session_and_with_a_forged_one_nobody_comes_in(site: Site, path: str) -> None:
     ports = [site.pages.port, *(each.port for each in site.tiles), int(site.everybody.url.rpartition(":")[2])]
     forged = "; ".join(f"gemslide_session_{port}={'A' * 43}" for port in ports)
