@@ -2,14 +2,14 @@
 
     .venv/bin/python -m benchmarks.others [--folder /tmp/gemslide-others]
 
-TIAToolbox declares 41 packages, among them jupyterlab, bokeh and umap; its reader and its PatchPredictor import a part
-of them. So others_tiatoolbox.txt names those, and torch is linked in from our environment instead of being fetched a
-second time (ours may be newer than TIAToolbox's bound; both sides of a comparison then compute with the same one).
-wsidicomizer is installed whole; it needs the system's libturbojpeg, which is unpacked into the folder on Debian where
-it is missing, without root. 1.9 GB and five minutes, once.
+TIAToolbox declares 41 packages, among them jupyterlab, bokeh and umap; its reader, PatchPredictor and tile server
+import a part of them. So others_tiatoolbox.txt names those, and torch is linked in from our environment instead of
+being fetched a second time (ours may be newer than TIAToolbox's bound; both sides of a comparison then compute with the
+same one). wsidicomizer is installed whole; it needs the system's libturbojpeg, which is unpacked into the folder on
+Debian where it is missing, without root. 1.9 GB and five minutes, once.
 
 What was installed, or why not (command and last line of error), is in FOLDER/others.json. Benchmarks call `read`,
-`predict` and `convert`; each gives the JSON line of a run, or the reason why there is none.
+`predict`, `convert` and `tile_server`; each gives the JSON line of a run, or the reason why there is none.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from ctypes.util import find_library
 from importlib.metadata import version
 from pathlib import Path
@@ -37,7 +38,11 @@ HOMES = {
 }
 """Which environment a reader of others_read.py lives in."""
 CHECKS = {
-    "tiatoolbox": (("-c", "import tiatoolbox.wsicore.wsireader"), (str(HERE / "others_predict.py"), "--check")),
+    "tiatoolbox": (
+        ("-c", "import tiatoolbox.wsicore.wsireader"),
+        (str(HERE / "others_predict.py"), "--check"),
+        (str(HERE / "others_tileserver.py"), "--check"),
+    ),
     "wsidicomizer": (("-c", "import wsidicomizer"),),
 }
 """What a finished environment's Python must run."""
@@ -73,6 +78,28 @@ def predict(
     return _run("others_predict.py", "tiatoolbox", arguments + (["--pixels"] if pixels else []), folder)
 
 
+@contextmanager
+def tile_server(slide: Path, *, folder: Path = FOLDER) -> Iterator[dict[str, Any] | str]:
+    """TIAToolbox's tile server of a slide, for as long as the block lasts: {port, levels}; a reason where it cannot."""
+    command = _python("tiatoolbox", folder)
+    if isinstance(command, str):
+        yield command
+        return
+    python, environment = command
+    arguments = [python, "-I", str(HERE / "others_tileserver.py"), str(slide)]
+    with (
+        tempfile.TemporaryFile("w+") as said,
+        subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=said, text=True, env=environment) as process,
+    ):
+        try:
+            assert process.stdout
+            line = process.stdout.readline()
+            said.seek(0)
+            yield json.loads(line) if line else f"failed: {_last_line(said.read())}"
+        finally:
+            process.terminate()
+
+
 def convert(slide: Path, output: Path, *, folder: Path = FOLDER, workers: int = 2) -> dict[str, Any] | str:
     """Time wsidicomizer from slide to DICOM folder `output`, which must not exist; a reason where it cannot."""
     return _run("others_ingest.py", "wsidicomizer", [str(slide), str(output), "--workers", str(workers)], folder)
@@ -90,19 +117,28 @@ def main() -> None:
 
 
 def _run(script: str, home: str, arguments: list[str], folder: Path) -> dict[str, Any] | str:
+    found = _python(home, folder)
+    if isinstance(found, str):
+        return found
+    python, environment = found
+    # -I: neither our folder nor PYTHONPATH may reach into the other environment.
+    command = [python, "-I", str(HERE / script), *arguments]
+    run = subprocess.run(command, capture_output=True, text=True, env=environment)
+    if run.returncode:
+        return f"failed: {_last_line(run.stderr)}"
+    line: dict[str, Any] = json.loads(run.stdout.strip().splitlines()[-1])
+    return line
+
+
+def _python(home: str, folder: Path) -> tuple[str, dict[str, str]] | str:
+    """Python of an environment and the variables it is run with; a reason where it is not there."""
     state_file = folder / "others.json"
     if not state_file.exists():
         return f"not installed: no {state_file} (python -m benchmarks.others --folder {folder})"
     state = json.loads(state_file.read_text())[home]
     if "reason" in state:
         return f"not installed: {state['reason']}"
-    # -I: neither our folder nor PYTHONPATH may reach into the other environment.
-    command = [state["python"], "-I", str(HERE / script), *arguments]
-    run = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **state["environment"]})
-    if run.returncode:
-        return f"failed: {_last_line(run.stderr)}"
-    line: dict[str, Any] = json.loads(run.stdout.strip().splitlines()[-1])
-    return line
+    return state["python"], {**os.environ, **state["environment"]}
 
 
 def _install(name: str, folder: Path) -> dict[str, Any]:

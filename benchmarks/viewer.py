@@ -5,9 +5,12 @@
 The slide is an Aperio-like one of real tissue (`benchmarks/make_slide.py`: 256 px tiles, levels 4, 16 and 64 times
 smaller), with predictions of 1,000 × 1,000 cells.
 
-tile     one tile over HTTP on a kept connection, the second time it is asked for; beside it OpenSlide's DeepZoom of the
-         same file behind the same server
-readers  tiles a second for six clients at once, idle and while a page's script runs
+tile     one tile over HTTP on a kept connection, the first time it is asked for and again, at a level of the scanner's
+         and at one between two, and through nginx; beside it OpenSlide's DeepZoom of the same file behind the same
+         server (tiles of 512 px, too), and TIAToolbox's tile server (256 px) where `benchmarks.others` has installed it
+readers  tiles a second for six clients at once, idle and while the script of the slide's page runs over and over; also
+         through nginx with two tile processes, and beside the same others
+memory   of an app while slides are switched: a page's script, thumbnail, overlay and two fields of tiles each time
 field    from the key that leads to the next field of view until it is drawn whole, in Chromium at 1920 × 1080 with the
          2-d canvas that a machine without GPU gets, at 40x, 20x, 10x and 5x
 switch   from a click in the worklist to the first whole picture
@@ -25,21 +28,17 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import httpx
-import numpy as np
-
 from benchmarks.machine import circumstances
-from benchmarks.viewer_others import deepzoom_server
+from benchmarks.viewer_clients import milliseconds
 from benchmarks.viewer_setting import CELLS, folder_for, made, others
+from benchmarks.viewer_tiles import memory, readers, tile
 from pipeline.project import Project
-from pipeline.store import StoreReader, screen_levels
 from tests.browser.conftest import CHROMIUM, FLAGS, wait_for
 from tests.pathology_app.started_app import StartedApp, started_app
 
@@ -91,8 +90,8 @@ def main() -> None:
     parser.add_argument("--moves", type=int, default=40)
     options = parser.parse_args()
     measures: dict[str, Callable[[StartedApp, Project, int], dict[str, Any]]] = {
-        "tile": tile, "readers": readers, "field": field, "switch": switch, "page": first_page, "repaint": repaint,
-        "pan": pan,
+        "tile": tile, "readers": readers, "memory": memory, "field": field, "switch": switch, "page": first_page,
+        "repaint": repaint, "pan": pan,
     }  # fmt: skip
     with folder_for(options.folder) as folder:
         project = made(folder, options.side_px)
@@ -103,67 +102,6 @@ def main() -> None:
                         found = measure(app, project, options.moves)
                     line = {"benchmark": "viewer", "measure": name, "side_px": options.side_px, **found, **busy}
                     print(json.dumps({**line, **circumstances("benchmarks.viewer")}), flush=True)
-
-
-def milliseconds(seconds_ms: Sequence[float]) -> dict[str, float]:
-    """Median and 95th percentile."""
-    return {"p50_ms": round(statistics.median(seconds_ms), 2), "p95_ms": round(float(np.quantile(seconds_ms, 0.95)), 2)}
-
-
-def tile(app: StartedApp, project: Project, moves: int) -> dict[str, Any]:
-    """Random tiles of the finest levels, asked for again; DeepZoom's of the same side in turns with ours."""
-    reader = StoreReader(project.store_path("slide"))
-    found: dict[str, Any] = {}
-    with deepzoom_server(project.root.parent / "slide.svs") as dz, httpx.Client() as client:
-        for name, index in (("own level", 0), ("between two levels", 1)):
-            level = screen_levels(reader)[index]
-            columns, rows = level.width_px // level.tile_px, level.height_px // level.tile_px
-            places = np.random.default_rng(index).integers(0, (columns, rows), (10 * moves, 2))
-            urls = {"gemslide": [f"{app.url}/tiles/slide/{index}/{c}_{r}" for c, r in places]}
-            urls["openslide"] = [f"{dz.url}/{dz.levels - 1 - index}/{c}_{r}.jpg" for c, r in places]
-            seconds: dict[str, list[float]] = {each: [] for each in urls}
-            for pair in zip(*urls.values(), strict=True):
-                for who, url in zip(urls, pair, strict=True):
-                    client.get(url).raise_for_status()
-                    start = time.perf_counter()
-                    client.get(url).raise_for_status()
-                    seconds[who].append(1000 * (time.perf_counter() - start))
-            found[name] = {who: milliseconds(each) for who, each in seconds.items()}
-    return found
-
-
-def readers(app: StartedApp, project: Project, moves: int) -> dict[str, Any]:
-    """Six clients on as many connections, tiles that nobody has asked for before."""
-    level = screen_levels(StoreReader(project.store_path("slide")))[0]
-    columns, rows = level.width_px // level.tile_px, level.height_px // level.tile_px
-    found = {}
-    for name, with_script in (("idle app", False), ("while a page's script runs", True)):
-        stop, seconds = threading.Event(), [[] for _ in range(6)]
-
-        def read(client_index: int, seconds: list[list[float]] = seconds, stop: threading.Event = stop) -> None:
-            rng = np.random.default_rng(client_index)
-            with httpx.Client() as client:
-                while not stop.is_set():
-                    column, row = rng.integers(0, (columns, rows))
-                    start = time.perf_counter()
-                    client.get(f"{app.url}/tiles/slide/0/{column}_{row}").raise_for_status()
-                    seconds[client_index].append(1000 * (time.perf_counter() - start))
-
-        threads = [threading.Thread(target=read, args=(index,)) for index in range(6)]
-        with _page() as (_, page):
-            for thread in threads:
-                thread.start()
-            ends = time.perf_counter() + max(5.0, moves / 4)
-            while time.perf_counter() < ends:
-                if with_script:
-                    page.goto(f"{app.url}/?slide=slide")
-                time.sleep(0.2)
-            stop.set()
-            for thread in threads:
-                thread.join()
-        all_of_them = [each for client in seconds for each in client]
-        found[name] = {"tiles_per_s": round(len(all_of_them) / max(5.0, moves / 4)), **milliseconds(all_of_them)}
-    return found
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""OpenSlide's DeepZoom of a slide file, behind the same kind of server as the viewer's own tiles."""
+"""Other tile servers of the same slide file: OpenSlide's DeepZoom behind our kind of server, and TIAToolbox's own."""
 
 from __future__ import annotations
 
@@ -20,13 +20,51 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from benchmarks.others import tile_server
+from benchmarks.viewer_clients import Level
+
 TILE_PX = 512
+ZOOMIFY_TILE_PX = 256
 
 
 @dataclass(frozen=True)
 class DeepZoomServer:
+    """Tiles of 512 px."""
+
+    url: str
+    slide: DeepZoomGenerator
+
+    def level(self, index: int) -> Level:
+        """A level, the finest first; those of its tiles that are whole."""
+        level = self.slide.level_count - 1 - index
+        width_px, height_px = self.slide.level_dimensions[level]
+        link = f"/{level}/{{column}}_{{row}}.jpg"
+        return Level(self.url, link, width_px // TILE_PX, height_px // TILE_PX)
+
+
+@dataclass(frozen=True)
+class ZoomifyServer:
+    """TIAToolbox's, with tiles of 256 px as its own page asks for them."""
+
     url: str
     levels: int
+    size_wh_px0: tuple[int, int]
+
+    def level(self, index: int) -> Level:
+        """As of `DeepZoomServer`."""
+        link = f"/tileserver/layer/slide/default/zoomify/TileGroup0/{self.levels - 1 - index}-{{column}}-{{row}}@1x.jpg"
+        columns, rows = (side_px // 2**index // ZOOMIFY_TILE_PX for side_px in self.size_wh_px0)
+        return Level(self.url, link, columns, rows)
+
+
+@contextmanager
+def zoomify_server(path: Path) -> Iterator[ZoomifyServer | str]:
+    """Serve the file with TIAToolbox; a reason where it cannot."""
+    with tile_server(path) as served:
+        if isinstance(served, str):
+            yield served
+        else:
+            yield ZoomifyServer(f"http://127.0.0.1:{served['port']}", served["levels"], OpenSlide(path).dimensions)
 
 
 @contextmanager
@@ -40,7 +78,7 @@ def deepzoom_server(path: Path) -> Iterator[DeepZoomServer]:
     port = listening.getsockname()[1]
     listening.close()
     try:
-        yield DeepZoomServer(f"http://127.0.0.1:{port}", DeepZoomGenerator(OpenSlide(path), TILE_PX, 0).level_count)
+        yield DeepZoomServer(f"http://127.0.0.1:{port}", DeepZoomGenerator(OpenSlide(path), TILE_PX, 0))
     finally:
         process.terminate()
         process.join()

@@ -15,7 +15,7 @@ import psutil
 from benchmarks.make_slide import make_slide
 from pipeline.config import IngestConfig
 from pipeline.ingest import IngestRequest, ingest_slide
-from pipeline.project import Project
+from pipeline.project import Project, slide_id_of
 from pipeline.store import Predictions, StoreReader
 from pipeline.store.overlays import write_predictions
 
@@ -73,13 +73,19 @@ def made(folder: Path, side_px: int) -> Project:
     predictions = Predictions(MODEL_ID, ("a", "b"), np.stack([1 - one, one]), stride_px0, stride_px0, {})
     reader = StoreReader(report.store)
     write_predictions(report.store, predictions, mpp0=reader.mpp0)
-    other = project.store_path("other")
-    shutil.copytree(report.store, other, copy_function=_linked)
+    linked_slide(report.store, project.store_path("other"))
+    return project
+
+
+def linked_slide(store: Path, other: Path) -> None:
+    """The same slide under another name, without more room on disk; nothing where it is there."""
+    if other.exists():
+        return
+    shutil.copytree(store, other, copy_function=_linked)
     root = other / "zarr.json"
-    text = root.read_text().replace('"slide_id": "slide"', '"slide_id": "other"')
+    text = root.read_text().replace(f'"slide_id": "{slide_id_of(store)}"', f'"slide_id": "{slide_id_of(other)}"')
     root.unlink()
     root.write_text(text)
-    return project
 
 
 def _linked(source: str, target: str) -> None:

@@ -6,25 +6,20 @@ reverse proxy with `GEMSLIDE_NAMES=slides.example.org`: names that callers may u
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import streamlit as st
-from starlette.types import ASGIApp
+from starlette.routing import BaseRoute, Router
+from starlette.types import ASGIApp, Receive, Scope, Send
 from streamlit import config
 
+from pathology_app.access.environment import SCRIPT, access_by_environment
 from pathology_app.access.guard import Access, Guard
-from pathology_app.access.names import Names, parse_names
-from pathology_app.access.tokens import Login
+from pathology_app.interpreter import share_with_tiles
 from pathology_app.study_ledger import close_study_ledgers
 from pathology_app.tiles.cache import current_cache
 from pathology_app.tiles.routes import viewer_routes
-
-SCRIPT = Path(__file__).resolve().with_name("main.py")
-NAMES_VARIABLE = "GEMSLIDE_NAMES"
 
 OPTIONS = {
     "browser.gatherUsageStats": False,
@@ -54,24 +49,25 @@ def create_app(access: Access | None = None) -> ASGIApp:
     Raises:
         BadRecipeError: `GEMSLIDE_NAMES` holds what is no name.
     """
-    app = st.App(SCRIPT, routes=viewer_routes(current_cache()), lifespan=_lifespan)
+    pages = st.App(SCRIPT, lifespan=_lifespan)
     for name, value in OPTIONS.items():
         config.set_option(name, value)
-    return Guard(app, access or _access_by_environment(), SCRIPT)
+    return Guard(_before(pages, viewer_routes(current_cache())), access or access_by_environment(), SCRIPT)
+
+
+def _before(pages: st.App, routes: Sequence[BaseRoute]) -> ASGIApp:
+    """Routes that are answered before Streamlit sees them: it would compress every JPEG once more."""
+    router = Router(routes, redirect_slashes=False, default=pages)
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await (pages if scope["type"] == "lifespan" else router)(scope, receive, send)
+
+    return app
 
 
 @asynccontextmanager
 async def _lifespan(_: st.App) -> AsyncIterator[None]:
-    """Databases are told when this process ends."""
+    """Pages and tiles share a process from here on. Databases are told when it ends."""
+    share_with_tiles()
     yield
     close_study_ledgers()
-
-
-def _access_by_environment() -> Access:
-    names = parse_names(name for name in os.environ.get(NAMES_VARIABLE, "").split(",") if name.strip())
-
-    def announce(token: str) -> None:
-        sys.stderr.write(f"To let one more browser in, open /?token={token} under this app's address, once.\n")
-        sys.stderr.flush()
-
-    return Access(Login(announce), Names(names))

@@ -40,12 +40,20 @@ def app(
     login: Annotated[
         bool, typer.Option("--login", help="Let browsers of this computer log in, too: where several people use it.")
     ] = False,
+    tiles_only: Annotated[
+        bool,
+        typer.Option(
+            "--tiles-only",
+            help="Serve tiles and overlays without the pages: one of several such processes beside the app, for many "
+            "readers.",
+        ),
+    ] = False,
 ) -> None:
     """Show the project's slides and predictions in a web browser. Research use only."""
     with _plain_errors(extra="app"):
         from pathology_app.server import serve
 
-        serve(project, host=host, port=port, names=name or (), login=login)
+        serve(project, host=host, port=port, names=name or (), login=login, tiles_only=tiles_only)
 
 
 def view(

@@ -8,6 +8,7 @@ import streamlit as st
 
 from pathology_app.app_pages import compare, slide, studies, worklist
 from pathology_app.html_tables import STYLE
+from pathology_app.interpreter import first_page_is_drawn
 from pathology_app.text import as_text
 from pathology_app.viewer.component import follow_links
 from pipeline.units import RESEARCH_USE
@@ -55,6 +56,7 @@ def main() -> None:
     else:
         page.run()
     follow_links(go)
+    first_page_is_drawn()
 
 
 main()

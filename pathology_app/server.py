@@ -5,17 +5,17 @@ from __future__ import annotations
 import ipaddress
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import typer
 import uvicorn
+from starlette.types import ASGIApp
 
 from pathology_app.access.guard import Access
 from pathology_app.access.names import Names, bracketed, is_loopback, parse_names
 from pathology_app.access.timeouts import Timeouts, protocol_with
 from pathology_app.access.tokens import Login
-from pathology_app.asgi import create_app
 from pathology_app.tiles.cache import PROJECT_VARIABLE
 from pipeline.config import load_settings
 from pipeline.errors import GemslideError
@@ -41,6 +41,7 @@ def serve(
     port: int | None,
     names: Sequence[str] = (),
     login: bool = False,
+    tiles_only: bool = False,
     timeouts: Timeouts | None = None,
 ) -> None:
     """Serve one project until interrupted.
@@ -52,17 +53,19 @@ def serve(
             one.
         names: under which the app may be called, beside the address it listens on.
         login: whether callers from this computer have to log in, too; for one that several people use.
+        tiles_only: the tile routes without the pages. Whoever has to log in does so at the app with the pages.
 
     Raises:
         BadRecipeError: `gemslide.toml` or a name does not hold together.
         CannotListenError: the address is not this computer's, or the port is taken.
     """
+    create = _factory(tiles_only)
     settings = load_settings(open_project(project).settings_path).app
     given = Names(parse_names(names))
     os.environ[PROJECT_VARIABLE] = str(project.resolve())
     ports = [settings.port, 0] if port is None else [port]
     listening = listen(host or settings.host, ports)
-    app = create_app(_access(project, listening, given, login=login))
+    app = create(_access(project, listening, given, login=login, tiles_only=tiles_only))
     timeouts = timeouts or Timeouts()
     config = uvicorn.Config(
         app,
@@ -78,7 +81,18 @@ def serve(
     uvicorn.Server(config).run(sockets=[listening])
 
 
-def _access(project: Path, listening: socket.socket, given: Names, *, login: bool) -> Access:
+def _factory(tiles_only: bool) -> Callable[[Access], ASGIApp]:
+    """What makes the app; Streamlit is loaded for the pages only."""
+    if tiles_only:
+        from pathology_app.tile_asgi import create_tile_app
+
+        return create_tile_app
+    from pathology_app.asgi import create_app
+
+    return create_app
+
+
+def _access(project: Path, listening: socket.socket, given: Names, *, login: bool, tiles_only: bool) -> Access:
     """Who may come in through a socket; says on the terminal where the app is."""
     address, number = listening.getsockname()[:2]
     everybody_logs_in = login or given.are_public or not is_loopback(address)
@@ -88,9 +102,11 @@ def _access(project: Path, listening: socket.socket, given: Names, *, login: boo
     link = f"http://{shown_name(address, number, names)}"
 
     def announce(token: str) -> None:
-        typer.echo(f"To let one more browser in, open this link once: {link}/?token={token}")
+        if not tiles_only:
+            typer.echo(f"To let one more browser in, open this link once: {link}/?token={token}")
 
-    typer.echo(f"gemslide shows {project.resolve()} at {link} (Ctrl+C ends it)")
+    what = "serves the tiles of" if tiles_only else "shows"
+    typer.echo(f"gemslide {what} {project.resolve()} at {link} (Ctrl+C ends it)")
     access = Access(Login(announce), names, everybody_logs_in)
     if everybody_logs_in:
         access.login.offer()

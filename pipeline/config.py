@@ -226,6 +226,8 @@ class AppConfig(Section):
     host: str = "127.0.0.1"
     """A loopback address: a project that somebody sent must not open this computer to others."""
     port: int = Field(8501, ge=0, le=65535)
+    tile_cache_mb: int = Field(256, ge=0, le=65_536)
+    """Memory for tiles, overlays and thumbnails that were made before, in MiB and for each process that serves them."""
 
     @field_validator("host")
     @classmethod

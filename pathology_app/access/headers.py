@@ -6,11 +6,11 @@ import base64
 import hashlib
 import re
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 from starlette.datastructures import MutableHeaders
 from starlette.types import Message, Send
-from streamlit import file_util
 
 _INLINE_SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 
@@ -43,7 +43,11 @@ def content_security_policy(page: str) -> str:
 @cache
 def security_headers() -> dict[str, str]:
     """Headers of every answer."""
-    index = Path(file_util.get_static_dir()) / "index.html"
+    # Found without being imported: a process that serves tiles alone has no other use for it.
+    streamlit = find_spec("streamlit")
+    assert streamlit is not None
+    assert streamlit.origin is not None
+    index = Path(streamlit.origin).parent / "static" / "index.html"
     return {
         "Content-Security-Policy": content_security_policy(index.read_text(encoding="utf-8")),
         "X-Content-Type-Options": "nosniff",

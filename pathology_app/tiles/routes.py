@@ -13,20 +13,27 @@ Links carry `?v=` with the version of what they show, so browsers may keep the a
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import anyio
 import numpy as np
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from pathology_app.access.people import Person, person_of
 from pathology_app.text import READ_ERRORS, message_of
+from pathology_app.tiles.body_cache import BodyCache
 from pathology_app.tiles.cache import BadLinkError, OpenSlide, SlideCache, UnknownNameError
 from pathology_app.tiles.overlay_png import mask_png, overlay_png
 from pathology_app.tiles.tile_body import MEDIA_TYPE, tile_body
 from pathology_app.viewer.bundle import bundle_path
+from pipeline.config import load_settings
 from pipeline.errors import GemslideError, UnreadableError
 from pipeline.store.render import render_thumbnail_jpeg
 from pipeline.store.screen import tile_parts
@@ -37,9 +44,28 @@ MAX_RENDERS = 8
 
 CACHE_CONTROL = "private, max-age=31536000, immutable"
 
+FRESH_S = 1.0
+"""For so long a version is taken as it was found: while somebody moves, one look at the disk serves hundreds of tiles.
+A page that shows a newer version says so in its links, and is believed at once."""
+MAX_FRESH = 1024
+
 Handler = Callable[[Request], Awaitable[Response]]
-Found = tuple[str, Callable[[], bytes]]
-"""What is shown: a word that changes with it, and how to make it."""
+Subject = tuple[str, ...]
+"""What a version is of: a slide, a slide and a model, a layer of a slide, a slide's thumbnail."""
+
+
+class Rendered(NamedTuple):
+    """A body, and whether it will be the same for as long as the version is."""
+
+    body: bytes
+    may_be_kept: bool = True
+
+
+class Found(NamedTuple):
+    """What is shown: a word that changes with it, and how to make it."""
+
+    version: str
+    render: Callable[[], Rendered]
 
 
 class NoSuchTileError(GemslideError):
@@ -51,12 +77,16 @@ class NoSuchTileError(GemslideError):
 class TileServer:
     """Handlers over one project's slides.
 
-    Everything that reads a file runs in threads: a slow disk must not hold up other requests.
+    Everything that reads a file runs in threads: a slow disk must not hold up other requests. What is in memory is
+    answered without one: beside a page's script, every change of thread waits for the interpreter's lock.
     """
 
-    def __init__(self, cache: SlideCache) -> None:
-        self._cache = cache
+    def __init__(self, cache: SlideCache, bodies: BodyCache) -> None:
+        self._cache, self._bodies = cache, bodies
         self._limiter = anyio.CapacityLimiter(MAX_RENDERS)
+        self._fresh: dict[tuple[Person, Subject], tuple[str, float]] = {}
+        """Versions as last found, and when; only touched in the event loop. By person: what one was shown just now says
+        nothing of what another one may see."""
 
     async def tile(self, request: Request) -> Response:
         level, col, row = _numbers(request, r"(\d{1,9})/(\d{1,9})_(\d{1,9})", "{level}/{col}_{row}")
@@ -64,18 +94,18 @@ class TileServer:
 
         def find() -> Found:
             slide = self._cache.slide(slide_id)
-            return f"{slide.version}-{level}-{col}-{row}", lambda: _tile(slide, level, row, col)
+            return Found(slide.version, lambda: _tile(slide, level, row, col))
 
-        return await self._answer(request, find, MEDIA_TYPE)
+        return await self._answer(request, (slide_id,), f"{level}-{col}-{row}", find, MEDIA_TYPE)
 
     async def thumbnail(self, request: Request) -> Response:
         (slide_id,) = _match(request, r"(.+)\.jpg", "{slide_id}.jpg")
 
         def find() -> Found:
             slide = self._cache.slide(slide_id)
-            return f"{slide.version}-thumbnail", lambda: render_thumbnail_jpeg(slide.reader, THUMBNAIL_PX)
+            return Found(slide.version, lambda: Rendered(render_thumbnail_jpeg(slide.reader, THUMBNAIL_PX)))
 
-        return await self._answer(request, find, "image/jpeg")
+        return await self._answer(request, (slide_id, "", "thumbnail"), "thumbnail", find, "image/jpeg")
 
     async def damaged(self, request: Request) -> Response:
         (slide_id,) = _match(request, r"(.+)\.png", "{slide_id}.png")
@@ -85,9 +115,9 @@ class TileServer:
             damaged = slide.damaged
             if damaged is None:
                 raise UnknownNameError(f"slide {slide.reader.slide_id}: no damage is known of its file")
-            return f"{slide.version}-damaged", lambda: mask_png(damaged.mask_yx)
+            return Found(slide.version, lambda: Rendered(mask_png(damaged.mask_yx)))
 
-        return await self._answer(request, find, "image/png")
+        return await self._answer(request, (slide_id,), "damaged", find, "image/png")
 
     async def overlay(self, request: Request) -> Response:
         (class_index,) = _numbers(request, r"(\d{1,9})\.png", "{class_index}.png")
@@ -98,57 +128,92 @@ class TileServer:
             class_names = opened.predictions.class_names
             if class_index >= len(class_names):
                 raise NoSuchTileError(f"class {class_index}: the model has classes 0 to {len(class_names) - 1}")
-            return f"{opened.version}-{class_index}", lambda: overlay_png(
-                opened.predictions.probabilities_cyx[class_index]
-            )
+            probabilities_yx = opened.predictions.probabilities_cyx[class_index]
+            return Found(opened.version, lambda: Rendered(overlay_png(probabilities_yx)))
 
-        return await self._answer(request, find, "image/png")
+        return await self._answer(request, (slide_id, model_id), str(class_index), find, "image/png")
 
     async def layer(self, request: Request) -> Response:
         (wanted,) = _match(request, r"(tissue|quality/\d{1,4})\.png", "tissue.png or quality/{score_index}.png")
         slide_id = request.path_params["slide_id"]
-        find = (
-            (lambda: self._tissue(slide_id))
-            if wanted == "tissue"
-            else (lambda: self._quality(slide_id, int(wanted.removeprefix("quality/"))))
-        )
-        return await self._answer(request, find, "image/png")
+        kind, _, index = wanted.partition("/")
+        find = (lambda: self._tissue(slide_id)) if kind == "tissue" else (lambda: self._quality(slide_id, int(index)))
+        return await self._answer(request, (slide_id, "layers", kind), f"{kind}-{index}", find, "image/png")
 
     def _tissue(self, slide_id: str) -> Found:
         tissue = self._cache.tissue(slide_id)
         if tissue is None:
             raise UnknownNameError(f"slide {slide_id!r}: has no tissue mask")
-        return f"{tissue.version}-tissue", lambda: overlay_png(tissue.mask_yx.astype(np.float32))
+        return Found(tissue.version, lambda: Rendered(overlay_png(tissue.mask_yx.astype(np.float32))))
 
     def _quality(self, slide_id: str, index: int) -> Found:
         opened = self._cache.quality(slide_id)
         if opened is None or index >= len(opened.quality.names):
             raise UnknownNameError(f"slide {slide_id!r}: has no quality score {index}")
-        return f"{opened.version}-quality-{index}", lambda: overlay_png(opened.quality.scores_cyx[index])
+        scores_yx = opened.quality.scores_cyx[index]
+        return Found(opened.version, lambda: Rendered(overlay_png(scores_yx)))
 
-    async def _answer(self, request: Request, find: Callable[[], Found], media_type: str) -> Response:
-        known = request.headers.get("if-none-match", "")
+    async def _answer(
+        self, request: Request, subject: Subject, part: str, find: Callable[[], Found], media_type: str
+    ) -> Response:
+        """What is asked for, from memory or from disk; 304 where the browser has it.
 
-        def read() -> tuple[str, bytes | None]:
-            identity, render = find()
-            tag = f'"{identity}"'
-            return tag, None if tag in known else render()
+        Args:
+            part: of the subject; with its version it says what the answer shows.
+        """
+        known, who = request.headers.get("if-none-match", ""), (person_of(request.scope), subject)
+        version = self._fresh_version(who, request.query_params.get("v"))
+        if version is not None:
+            tag = f'"{version}-{part}"'
+            if tag in known:
+                return _response(tag, None, media_type)
+            body = self._bodies.get(tag)
+            if body is not None:
+                return _response(tag, body, media_type)
 
-        tag, content = await anyio.to_thread.run_sync(read, limiter=self._limiter)
-        headers = {"Cache-Control": CACHE_CONTROL, "ETag": tag}
-        if content is None:
-            return Response(status_code=304, headers=headers)
-        return Response(content, media_type=media_type, headers=headers)
+        def read() -> tuple[str, str, bytes | None]:
+            found = find()
+            tag = f'"{found.version}-{part}"'
+            return found.version, tag, None if tag in known else self._body(tag, found)
+
+        found_version, tag, body = await anyio.to_thread.run_sync(read, limiter=self._limiter)
+        if len(self._fresh) >= MAX_FRESH:
+            self._fresh.clear()
+        self._fresh[who] = (found_version, time.monotonic())
+        return _response(tag, body, media_type)
+
+    def _body(self, tag: str, found: Found) -> bytes:
+        body = self._bodies.get(tag)
+        if body is None:
+            body, may_be_kept = found.render()
+            if may_be_kept:
+                self._bodies.put(tag, body)
+        return body
+
+    def _fresh_version(self, who: tuple[Person, Subject], asked: str | None) -> str | None:
+        """The subject's version where this person was shown it just now and asks for no other one."""
+        version, found_s = self._fresh.get(who, ("", 0.0))
+        is_fresh = version and time.monotonic() - found_s < FRESH_S and asked in (None, version)
+        return version if is_fresh else None
 
 
-def _tile(slide: OpenSlide, level: int, row: int, col: int) -> bytes:
+def _response(tag: str, body: bytes | None, media_type: str) -> Response:
+    headers = {"Cache-Control": CACHE_CONTROL, "ETag": tag}
+    if body is None:
+        return Response(status_code=304, headers=headers)
+    return Response(body, media_type=media_type, headers=headers)
+
+
+def _tile(slide: OpenSlide, level: int, row: int, col: int) -> Rendered:
     levels = slide.screen_levels
     if level >= len(levels):
         raise NoSuchTileError(f"level {level}: slide {slide.reader.slide_id} has levels 0 to {len(levels) - 1}")
     try:
-        return tile_body(tile_parts(slide.reader, levels[level], row, col))
+        parts = tile_parts(slide.reader, levels[level], row, col)
     except IndexError as error:
         raise NoSuchTileError(f"slide {slide.reader.slide_id}: {error}") from error
+    # What could not be read now may be read later.
+    return Rendered(tile_body(parts), may_be_kept=all(part.jpeg is not None for part in parts))
 
 
 async def viewer_bundle(request: Request) -> Response:
@@ -160,21 +225,26 @@ async def viewer_bundle(request: Request) -> Response:
 
 
 def viewer_routes(cache: SlideCache) -> list[BaseRoute]:
-    """All routes, each answering errors as JSON."""
-    server = TileServer(cache)
+    """All routes, each answering errors as JSON.
+
+    Raises:
+        BadRecipeError: the project's `gemslide.toml`, which says how much is kept in memory, does not hold together.
+    """
+    server = TileServer(cache, BodyCache(load_settings(cache.project.settings_path).app.tile_cache_mb * 2**20))
     return [
-        Route(path, _with_json_errors(handler, cache.project.root))
-        for path, handler in (
-            ("/tiles/{slide_id}/{rest:path}", server.tile),
-            ("/overlays/{slide_id}/{model_id}/{rest:path}", server.overlay),
-            ("/layers/{slide_id}/{rest:path}", server.layer),
-            ("/damaged/{rest:path}", server.damaged),
-            ("/thumbnails/{rest:path}", server.thumbnail),
-            ("/viewer/{rest:path}", viewer_bundle),
+        Route(path, _with_json_errors(handler, cache.project.root), middleware=middleware)
+        for path, handler, middleware in (
+            ("/tiles/{slide_id}/{rest:path}", server.tile, ()),
+            ("/overlays/{slide_id}/{model_id}/{rest:path}", server.overlay, ()),
+            ("/layers/{slide_id}/{rest:path}", server.layer, ()),
+            ("/damaged/{rest:path}", server.damaged, ()),
+            ("/thumbnails/{rest:path}", server.thumbnail, ()),
+            # Of all that is sent here, only this is not compressed already.
+            ("/viewer/{rest:path}", viewer_bundle, (Middleware(GZipMiddleware),)),
             # Else Streamlit would answer with its page.
-            ("/tiles/{rest:path}", _bad_link),
-            ("/overlays/{rest:path}", _bad_link),
-            ("/layers/{rest:path}", _bad_link),
+            ("/tiles/{rest:path}", _bad_link, ()),
+            ("/overlays/{rest:path}", _bad_link, ()),
+            ("/layers/{rest:path}", _bad_link, ()),
         )
     ]
 

@@ -27,6 +27,8 @@ TILE_PX = 512
 
 _MAX_SMALL = 8
 """Most times smaller that libjpeg decodes."""
+_DAMAGED = b""
+"""In place of a stream that cannot be read; none that can is empty."""
 _NEEDED_GAP = 1.5
 """How much coarser the store's next level must be for a level before it to be worth making."""
 
@@ -114,15 +116,30 @@ def tile_parts(reader: StoreReader, level: ScreenLevel, row: int, column: int) -
 
 
 def _streams(array: ArrayReader, box: Box) -> list[Part]:
-    parts = []
-    for row, column, place in _cells(box, array.spec.chunk_px):
-        try:
-            stream = array.chunk(row, column)
-        except CorruptTileError:
-            parts.append(Part(place, None))
-        else:
-            parts += [Part(place, stream)] if stream is not None else []
-    return parts
+    """The chunks of a box as they are stored, without those that are all white."""
+    rows, columns = box.cells(array.spec.chunk_px)
+    streams = [stream for row in rows for stream in _row(array, row, columns)]
+    places = [place for _, _, place in _cells(box, array.spec.chunk_px)]
+    return [
+        Part(place, None if stream is _DAMAGED else stream)
+        for place, stream in zip(places, streams, strict=True)
+        if stream is not None
+    ]
+
+
+def _row(array: ArrayReader, row: int, columns: range) -> list[bytes | None]:
+    """Streams of neighbouring chunks in one read, where all can be read; None: white."""
+    try:
+        return array.chunks(row, columns)
+    except CorruptTileError:
+        return [_alone(array, row, column) for column in columns]
+
+
+def _alone(array: ArrayReader, row: int, column: int) -> bytes | None:
+    try:
+        return array.chunk(row, column)
+    except CorruptTileError:
+        return _DAMAGED
 
 
 def _composed(reader: StoreReader, level: ScreenLevel, box: Box) -> list[Part]:
@@ -141,16 +158,16 @@ def _decoded_small(array: ArrayReader, box: Box, shrink: int) -> tuple[Pixels, l
     """Chunks of a box decoded at their smaller size, and the places of those that cannot be."""
     pixels = np.full((box.height_px // shrink, box.width_px // shrink, 3), FILL_VALUE, np.uint8)
     holes = []
-    for row, column, place in _cells(box, array.spec.chunk_px):
+    for part in _streams(array, box):
         try:
-            stream = array.chunk(row, column)
-            small = None if stream is None else decode_jpeg_small(stream, array.spec.chunk_px, shrink)
-        except (CorruptTileError, DecodeError):
-            holes.append(place)
+            small = None if part.jpeg is None else decode_jpeg_small(part.jpeg, array.spec.chunk_px, shrink)
+        except DecodeError:
+            small = None
+        if small is None:
+            holes.append(part.box)
             continue
-        if small is not None:
-            at = _shrunk(place, shrink)
-            pixels[at.y_px : at.bottom_px, at.x_px : at.right_px] = small
+        at = _shrunk(part.box, shrink)
+        pixels[at.y_px : at.bottom_px, at.x_px : at.right_px] = small
     return pixels, holes
 
 

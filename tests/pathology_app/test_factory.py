@@ -10,7 +10,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from pathology_app.asgi import NAMES_VARIABLE, create_app
+from pathology_app.access.environment import NAMES_VARIABLE
+from pathology_app.asgi import create_app
 from pathology_app.tiles.cache import PROJECT_VARIABLE
 from pipeline.errors import BadRecipeError
 from pipeline.project import Project

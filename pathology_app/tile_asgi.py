@@ -1,0 +1,37 @@
+"""The tile routes alone, behind the same guard: as many such processes as wanted, beside one with the pages.
+
+Each reads the project's folder and keeps nothing that another one lacks, so any of them may answer any request.
+Behind a server of your own: `GEMSLIDE_PROJECT=DIR GEMSLIDE_NAMES=… uvicorn --factory
+pathology_app.tile_asgi:create_tile_app`. docs/examples/nginx.conf makes one origin of pages and tiles.
+"""
+
+from __future__ import annotations
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from pathology_app.access.environment import SCRIPT, access_by_environment
+from pathology_app.access.guard import Access, Guard
+from pathology_app.tiles.cache import current_cache
+from pathology_app.tiles.routes import viewer_routes
+
+
+def create_tile_app(access: Access | None = None) -> ASGIApp:
+    """The ASGI app over the project that the environment names, without its pages.
+
+    Args:
+        access: as of `pathology_app.asgi.create_app`.
+
+    Raises:
+        BadRecipeError: `GEMSLIDE_NAMES` or the project's `gemslide.toml` does not hold together.
+    """
+    app = Starlette(routes=[*viewer_routes(current_cache()), Route("/{rest:path}", _tiles_only)])
+    return Guard(app, access or access_by_environment(), SCRIPT)
+
+
+async def _tiles_only(request: Request) -> Response:
+    message = "This process serves tiles and overlays. The pages are those of `gemslide app`."
+    return JSONResponse({"code": "not_found", "message": message}, status_code=404)
