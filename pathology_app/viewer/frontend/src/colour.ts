@@ -56,17 +56,12 @@ export function toneCurve({ brightness, contrast, gamma }: Tone): Uint8Array {
   });
 }
 
-/** @returns null where pixels stay as they are. */
-export function converterOf(table: ColourTable | null, tone: Tone): Converter | null {
-  const curve = isStandard(tone) ? null : toneCurve(tone);
-  if (table) {
-    return tableConverter(table, curve);
+/** Brightness, contrast and gamma; null where they change nothing. */
+export function toneConverter(tone: Tone): Converter | null {
+  if (isStandard(tone)) {
+    return null;
   }
-  return curve && curveConverter(curve);
-}
-
-function curveConverter(curve: Uint8Array): Converter {
-  const [reds, greens, blues] = shifted(curve);
+  const [reds, greens, blues] = shifted(toneCurve(tone));
   return (pixels) => {
     for (let at = 0; at < pixels.length; at++) {
       const pixel = pixels[at]!;
@@ -81,17 +76,16 @@ function shifted(curve: Uint8Array): Int32Array[] {
 }
 
 /**
- * Tetrahedral interpolation: of a cell's eight corners those four count that the colour lies between, which keeps greys
- * grey. Weights are in 256ths; what depends on one channel alone is worked out beforehand.
+ * From the scanner's colours to the screen's, by tetrahedral interpolation: of a cell's eight corners those four count that the colour lies
+ * between, which keeps greys grey. Weights are in 256ths; what depends on one channel alone is worked out beforehand.
  */
-function tableConverter({ nodes, colours }: ColourTable, curve: Uint8Array | null): Converter {
+export function profileConverter({ nodes, colours }: ColourTable): Converter {
   const [redBlue, green] = packed(colours);
   const { cells, shares } = cellsOf(nodes);
   const [stepRed, stepGreen, stepBlue] = [nodes.length ** 2, nodes.length, 1];
   const [startsRed, startsGreen] = [cells.map((cell) => cell * stepRed), cells.map((cell) => cell * stepGreen)];
   const { firsts, seconds } = waysThrough(stepRed, stepGreen, stepBlue);
   const last = stepRed + stepGreen + stepBlue;
-  const [reds, greens, blues] = shifted(curve ?? Uint8Array.from({ length: VALUES }, (_, value) => value));
   return (pixels) => {
     let before = -1;
     let made = 0;
@@ -123,8 +117,7 @@ function tableConverter({ nodes, colours }: ColourTable, curve: Uint8Array | nul
         const inner =
           Math.imul(weight0, green[corner0]!) + Math.imul(weight1, green[corner1]!) +
           Math.imul(weight2, green[corner2]!) + Math.imul(least, green[corner3]!);
-        const both = ((outer + HALVES) >>> 8) & RED_AND_BLUE;
-        made = OPAQUE | blues[both >>> 16]! | greens[(inner + 128) >>> 8]! | reds[both & 255]!;
+        made = OPAQUE | (((outer + HALVES) >>> 8) & RED_AND_BLUE) | ((inner + 128) & 0xff00);
       }
       pixels[at] = made;
     }
