@@ -76,8 +76,9 @@ function shifted(curve: Uint8Array): Int32Array[] {
 }
 
 /**
- * From the scanner's colours to the screen's, by tetrahedral interpolation: of a cell's eight corners those four count that the colour lies
- * between, which keeps greys grey. Weights are in 256ths; what depends on one channel alone is worked out beforehand.
+ * From the scanner's colours to the screen's, by tetrahedral interpolation: of a cell's eight corners those four count that
+ * the colour lies between, which keeps greys grey. Weights are in 256ths; what depends on one channel alone is worked out
+ * beforehand.
  */
 export function profileConverter({ nodes, colours }: ColourTable): Converter {
   const [redBlue, green] = packed(colours);

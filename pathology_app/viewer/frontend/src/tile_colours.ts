@@ -11,6 +11,8 @@ const MAX_CORRECTED = 48;
 interface KnownTile {
   /** As scanned; null as long as the canvas itself is. */
   scanned: ImageData | null;
+  /** The canvas shows it corrected by the profile, and in no other tone. */
+  isCorrected: boolean;
   /** Drawn over whatever the colours are. */
   finish(context: CanvasRenderingContext2D): void;
   version: number;
@@ -57,11 +59,11 @@ export class TileColours {
 
   /** Take a new tile, with its pixels as scanned. */
   add(context: CanvasRenderingContext2D, finish: KnownTile["finish"]): void {
-    const tile: KnownTile = { scanned: null, finish, version: this.version };
+    const tile: KnownTile = { scanned: null, isCorrected: false, finish, version: this.version };
     this.tiles.set(context, tile);
     if (this.isChanging) {
-      tile.scanned = context.getImageData(0, 0, context.canvas.width, context.canvas.height);
-      this.put(context, this.correction ? converted(tile.scanned, this.correction) : tile.scanned);
+      tile.scanned = pixelsOf(context);
+      this.put(context, tile, this.correction ? converted(tile.scanned, this.correction) : tile.scanned);
     }
     finish(context);
   }
@@ -82,17 +84,17 @@ export class TileColours {
     }
     tile.version = this.version;
     if (this.isChanging) {
-      tile.scanned ??= context.getImageData(0, 0, context.canvas.width, context.canvas.height);
-      this.put(context, this.correction ? this.correctedOf(tile, tile.scanned, this.correction) : tile.scanned);
+      tile.scanned ??= pixelsOf(context);
+      this.put(context, tile, this.correction ? this.correctedOf(context, tile, this.correction) : tile.scanned);
     } else if (tile.scanned) {
-      context.putImageData(tile.scanned, 0, 0);
+      this.put(context, tile, tile.scanned);
       tile.scanned = this.profile ? tile.scanned : null;
     }
     tile.finish(context);
   }
 
-  private correctedOf(tile: KnownTile, scanned: ImageData, correction: Converter): ImageData {
-    const found = this.corrected.get(tile) ?? converted(scanned, correction);
+  private correctedOf(context: CanvasRenderingContext2D, tile: KnownTile, correction: Converter): ImageData {
+    const found = this.corrected.get(tile) ?? (tile.isCorrected ? pixelsOf(context) : converted(tile.scanned!, correction));
     this.corrected.delete(tile);
     this.corrected.set(tile, found);
     const [oldest] = this.corrected.keys();
@@ -102,8 +104,9 @@ export class TileColours {
     return found;
   }
 
-  private put(context: CanvasRenderingContext2D, pixels: ImageData): void {
+  private put(context: CanvasRenderingContext2D, tile: KnownTile, pixels: ImageData): void {
     context.putImageData(this.tone ? converted(pixels, this.tone) : pixels, 0, 0);
+    tile.isCorrected = this.correction !== null && this.tone === null;
   }
 
   private async load(url: string): Promise<void> {
@@ -117,6 +120,10 @@ export class TileColours {
       this.failed();
     }
   }
+}
+
+function pixelsOf(context: CanvasRenderingContext2D): ImageData {
+  return context.getImageData(0, 0, context.canvas.width, context.canvas.height);
 }
 
 function converted({ data, width, height }: ImageData, convert: Converter): ImageData {
