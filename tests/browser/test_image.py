@@ -13,6 +13,7 @@ from skimage.color import deltaE_ciede2000, rgb2lab
 from pipeline.project import Project
 from pipeline.store.colour import ToSrgb
 from pipeline.store.metadata import read_json, write_json
+from pipeline.units import RESEARCH_USE
 from tests.browser.conftest import ARTIFACTS, Server, wait_for
 from tests.pathology_app.profiles import give_profile, table_profile
 from tests.pathology_app.small_project import SLIDE_ID, flip_a_bit, slide_pixels
@@ -140,3 +141,25 @@ def test_a_slide_whose_profile_is_of_no_use_is_shown_as_scanned_and_says_so_and_
     assert np.abs(colours(page).astype(int) - slide_pixels()[y_px0, x_px0]).mean() < 6
     assert page.get_by_text("This slide's colour profile is of no use").is_visible()
     assert page.get_by_text("Image changed").count() == 0
+
+
+def test_the_viewer_leads_to_a_page_that_checks_the_screen(page: Page, app_url: str) -> None:
+    open_slide(page, app_url)
+    page.keyboard.press("i")
+    with page.context.expect_page() as opened:
+        page.get_by_role("link", name="Check this screen").click()
+    check = opened.value
+
+    for heading in ("This screen", "Black and white", "Steps of grey", "Gamma and sharpness", "Size"):
+        check.get_by_role("heading", name=heading, exact=True).wait_for()
+    assert RESEARCH_USE in check.locator("body").inner_text()
+    assert check.title().startswith("Check this screen")
+    drawn = check.locator(".steps .patch").evaluate_all(
+        "all => all.map(each => getComputedStyle(each).backgroundColor)"
+    )
+    assert drawn == [f"rgb({value}, {value}, {value})" for value in range(0, 256, 15)]
+    stripes = check.locator(".stripes canvas").evaluate(
+        "canvas => [0, 1, 2, 3].map(y => canvas.getContext('2d').getImageData(5, y, 1, 1).data[0])"
+    )
+    assert stripes == [255, 0, 255, 0]
+    check.screenshot(path=ARTIFACTS / "calibration.png", full_page=True)

@@ -7,7 +7,7 @@ import { changesOf, type ImageState, RANGES, STANDARD_IMAGE } from "./image_stat
 const NAMES: Readonly<Record<keyof Tone, string>> = { brightness: "Brightness", contrast: "Contrast", gamma: "Gamma" };
 const STEP = 0.01;
 /** Leads to app_pages/calibration.py. */
-const CALIBRATION = "?page=calibration";
+const CALIBRATION = "?check=screen";
 
 export class ImageAdjust {
   readonly element = box("image-adjust");
