@@ -6,7 +6,7 @@ from urllib.parse import parse_qsl
 
 import streamlit as st
 
-from pathology_app.app_pages import compare, slide, studies, worklist
+from pathology_app.app_pages import calibration, compare, slide, studies, worklist
 from pathology_app.html_tables import STYLE
 from pathology_app.interpreter import first_page_is_drawn
 from pathology_app.text import as_text
@@ -37,7 +37,8 @@ def _title() -> str:
     """Of the browser's tab: several are open at a time, and a screen reader says it first."""
     query = st.query_params
     name = query.get("slide") or query.get("study_slide") or (query.get("study") and f"Study {query['study']}")
-    other = "Side by side" if "compare" in query else "Studies" if "study" in query else "Worklist"
+    others = {"compare": "Side by side", "study": "Studies", "check": calibration.TITLE}
+    other = next((title for page, title in others.items() if page in query), "Worklist")
     return f"{as_text(name or other)[:80]} · gemslide"
 
 
@@ -53,6 +54,8 @@ def main() -> None:
         compare.page(WORKLIST)
     elif page is WORKLIST and "study" in st.query_params:
         studies.page(WORKLIST)
+    elif page is WORKLIST and "check" in st.query_params:
+        calibration.page(WORKLIST)
     else:
         page.run()
     follow_links(go)

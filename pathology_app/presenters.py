@@ -35,7 +35,7 @@ def facts_rows(reader: StoreReader) -> list[tuple[str, str]]:
         ("Objective", f"{about.objective_power:g}×" if about.objective_power else "not known"),
         ("Levels", str(len(reader.levels))),
         ("Source", f"{as_text(about.source.format)}, SHA-256 {about.source.sha256[:12]}…"),
-        ("Colours", "converted to sRGB with the scanner's ICC profile" if reader.icc else "as scanned: no ICC profile"),
+        ("Colours", "corrected by the scanner's ICC profile" if reader.icc else "as scanned: no ICC profile"),
         ("Read in", as_text(about.ingest.get("utc", "not known"))),
     ]
     if verdict := (about.qc or {}).get("verdict"):
@@ -66,6 +66,7 @@ def slide_data(slide: OpenSlide) -> dict[str, Any]:
         "slide_id": reader.slide_id,
         "mpp0": reader.mpp0,
         "damaged": damaged_data(slide),
+        "colour_url": f"/colour/{reader.slide_id}?v={slide.version}" if reader.icc else None,
         "tile_url": f"/tiles/{reader.slide_id}/{{level}}/{{col}}_{{row}}?v={slide.version}",
         "levels": [
             {

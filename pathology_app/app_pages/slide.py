@@ -31,8 +31,8 @@ _HOTSPOT_COLUMNS = {
 }
 
 
-_OF_SLIDE = ("slide", "model", "class", "at", "overlay", "layers")
-"""What a link says of a slide; the last three are the browser's own (frontend/src/link_state.ts)."""
+_OF_SLIDE = ("slide", "model", "class", "at", "overlay", "layers", "image")
+"""What a link says of a slide; the last four are the browser's own (frontend/src/link_state.ts)."""
 
 
 @dataclass(frozen=True)

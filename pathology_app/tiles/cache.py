@@ -27,6 +27,8 @@ PROJECT_VARIABLE = "GEMSLIDE_PROJECT"
 MAX_OPEN_SLIDES = 64
 MAX_OPEN_PREDICTIONS = 32
 MAX_OPEN_MASKS = 16
+_SHOWN_AS = "scanned"
+"""How colours of tiles go out; in every version, so that no browser shows one that it kept from before this was so."""
 MAX_SUMMARIES = 20_000
 """Of a few hundred bytes each; no file stays open for one."""
 
@@ -232,7 +234,7 @@ def _stamped(group: Path, *, what: str) -> tuple[Path, str]:
         if group.is_dir():
             raise UnreadableError(f"{group}: has no zarr.json. It is damaged; delete it and make it again.") from error
         raise UnknownNameError(f"{what}: not in this project. The worklist shows what there is.") from error
-    identity = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+    identity = (_SHOWN_AS, found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
     return group, hashlib.sha256(repr(identity).encode()).hexdigest()[:20]
 
 

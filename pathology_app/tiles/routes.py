@@ -1,6 +1,7 @@
 """HTTP routes of the viewer. They run beside Streamlit in one process, or alone behind the same origin.
 
     /tiles/{slide_id}/{level}/{col}_{row}      levels as `pipeline.store.screen` counts them; see tile_body.py
+    /colour/{slide_id}                         the slide's profile as a table; see colour_body.py
     /overlays/{slide_id}/{model_id}/{class_index}.png
     /layers/{slide_id}/tissue.png      /layers/{slide_id}/quality/{score_index}.png
     /damaged/{slide_id}.png
@@ -30,11 +31,13 @@ from pathology_app.access.people import Person, person_of
 from pathology_app.text import READ_ERRORS, message_of
 from pathology_app.tiles.body_cache import BodyCache
 from pathology_app.tiles.cache import BadLinkError, OpenSlide, SlideCache, UnknownNameError
+from pathology_app.tiles.colour_body import COLOUR_MEDIA_TYPE, colour_body
 from pathology_app.tiles.overlay_png import mask_png, overlay_png
 from pathology_app.tiles.tile_body import MEDIA_TYPE, tile_body
 from pathology_app.viewer.bundle import bundle_path
 from pipeline.config import load_settings
 from pipeline.errors import GemslideError, UnreadableError
+from pipeline.store.colour import colour_table
 from pipeline.store.render import render_thumbnail_jpeg
 from pipeline.store.screen import tile_parts
 
@@ -118,6 +121,18 @@ class TileServer:
             return Found(slide.version, lambda: Rendered(mask_png(damaged.mask_yx)))
 
         return await self._answer(request, (slide_id,), "damaged", find, "image/png")
+
+    async def colour(self, request: Request) -> Response:
+        (slide_id,) = _match(request, r"(.+)", "{slide_id}")
+
+        def find() -> Found:
+            slide = self._cache.slide(slide_id)
+            icc = slide.reader.icc
+            if icc is None:
+                raise UnknownNameError(f"slide {slide.reader.slide_id}: has no colour profile; it is shown as scanned")
+            return Found(slide.version, lambda: Rendered(colour_body(colour_table(icc))))
+
+        return await self._answer(request, (slide_id,), "colour", find, COLOUR_MEDIA_TYPE)
 
     async def overlay(self, request: Request) -> Response:
         (class_index,) = _numbers(request, r"(\d{1,9})\.png", "{class_index}.png")
@@ -237,6 +252,7 @@ def viewer_routes(cache: SlideCache) -> list[BaseRoute]:
             ("/tiles/{slide_id}/{rest:path}", server.tile, ()),
             ("/overlays/{slide_id}/{model_id}/{rest:path}", server.overlay, ()),
             ("/layers/{slide_id}/{rest:path}", server.layer, ()),
+            ("/colour/{rest:path}", server.colour, ()),
             ("/damaged/{rest:path}", server.damaged, ()),
             ("/thumbnails/{rest:path}", server.thumbnail, ()),
             # Of all that is sent here, only this is not compressed already.

@@ -33,6 +33,7 @@ _slide_viewer = _component("gemslide_viewer", "slideViewer")
 _compare_viewer = _component("gemslide_compare", "compareViewer")
 _follow_links = _component("gemslide_links", "followLinks")
 _search_box = _component("gemslide_search", "searchBox")
+_calibration = _component("gemslide_calibration", "calibration")
 
 
 def slide_viewer(data: dict[str, Any], *, key: str, on_click: Callable[[], None]) -> None:
@@ -43,6 +44,11 @@ def slide_viewer(data: dict[str, Any], *, key: str, on_click: Callable[[], None]
 def compare_viewer(data: dict[str, Any], *, key: str) -> None:
     """Show two to four slides side by side (frontend/src/types.ts, CompareData)."""
     _compare_viewer(key=key, data=data)
+
+
+def calibration(*, key: str) -> None:
+    """Show patterns to check a screen by."""
+    _calibration(key=key, data={})
 
 
 def follow_links(go: Callable[[str], None]) -> None:

@@ -16,6 +16,7 @@ __all__, __getattr__ = public_names(
         "array_reader": "ArrayReader",
         "checksums": "write_checksums list_digest",
         "chunks": "decode_chunk encode_zstd",
+        "colour": "colour_table ColourTable",
         "damaged": "damaged_cells damaged_fraction read_damaged write_damaged",
         "inside": "check_inside INGEST_AGAIN",
         "integrity": "find_damage find_overlay_damage image_arrays sampled WITH_CHUNK_CHECKSUMS WITH_LIST",

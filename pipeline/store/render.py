@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.codecs.images import encode_jpeg
 from pipeline.codecs.types import Pixels
 from pipeline.errors import UnreadableError
-from pipeline.store.colour import ToSrgb
+from pipeline.store.colour import to_srgb
 from pipeline.store.damaged import damaged_cells, read_damaged
 from pipeline.store.reader import StoreReader
 
@@ -21,21 +19,21 @@ _STRIPE_PX = 10
 """From one stripe to the next."""
 
 
-@lru_cache(maxsize=16)
-def _to_srgb(icc: bytes) -> ToSrgb:
-    return ToSrgb(icc)
-
-
 def for_screen(reader: StoreReader, pixels: Pixels) -> Pixels:
-    """Pixels of a slide as sRGB: by the scanner's colour profile, where the store has one."""
-    return _to_srgb(reader.icc)(pixels) if reader.icc else pixels
+    """Pixels of a slide as sRGB: by the scanner's colour profile, where the store has one.
+
+    Raises:
+        UnreadableError: the profile is of no use.
+    """
+    return to_srgb(reader.icc)(pixels) if reader.icc else pixels
 
 
 def thumbnail(reader: StoreReader, max_side_px: int) -> Pixels:
     """The whole slide in an image of at most `max_side_px`, colours for the screen.
 
     Raises:
-        UnreadableError: no level is small enough to be read whole. CorruptTileError: a chunk is damaged.
+        UnreadableError: no level is small enough to be read whole; as `for_screen`.
+        CorruptTileError: a chunk is damaged.
     """
     width_px0, height_px0 = reader.size_wh_px0
     shrink = max(width_px0, height_px0) / max_side_px

@@ -19,7 +19,6 @@ from pipeline.errors import CorruptTileError
 from pipeline.store.array_reader import ArrayReader
 from pipeline.store.layout import FILL_VALUE
 from pipeline.store.reader import LevelArray, StoreReader
-from pipeline.store.render import for_screen
 from pipeline.store.resample import area_mean
 
 TILE_PX = 512
@@ -103,16 +102,18 @@ class Part:
 
 
 def tile_parts(reader: StoreReader, level: ScreenLevel, row: int, column: int) -> list[Part]:
-    """What to draw for a tile, upon white. Streams are the scanner's own where the screen can show them as they are.
+    """What to draw for a tile, upon white, in colours as scanned: the browser converts them by the slide's profile.
+
+    Streams are the scanner's own where a browser can decode them.
 
     Raises:
         IndexError: no such tile.
         UnreadableError: the store was replaced or cannot be opened.
     """
     box = level.source_box(row, column)
-    if level.shrink == 1 and level.source.codec == "imagecodecs_jpeg" and reader.icc is None:
+    if level.shrink == 1 and level.source.codec == "imagecodecs_jpeg":
         return _streams(level.source.array, box)
-    return _composed(reader, level, box)
+    return _composed(level, box)
 
 
 def _streams(array: ArrayReader, box: Box) -> list[Part]:
@@ -142,7 +143,7 @@ def _alone(array: ArrayReader, row: int, column: int) -> bytes | None:
         return _DAMAGED
 
 
-def _composed(reader: StoreReader, level: ScreenLevel, box: Box) -> list[Part]:
+def _composed(level: ScreenLevel, box: Box) -> list[Part]:
     array, shrink, chunk_px = level.source.array, level.shrink, level.source.chunk_px
     # Beyond the slide's edge a chunk is padded, often in black: there, pixels are cut before they are averaged.
     is_whole = box.right_px % chunk_px == box.bottom_px % chunk_px == chunk_px % shrink == 0
@@ -150,7 +151,7 @@ def _composed(reader: StoreReader, level: ScreenLevel, box: Box) -> list[Part]:
         pixels, holes = _decoded_small(array, box, shrink)
     else:
         pixels, holes = _averaged(array, box, shrink)
-    whole = Part(Box(0, 0, pixels.shape[1], pixels.shape[0]), encode_jpeg(for_screen(reader, pixels)))
+    whole = Part(Box(0, 0, pixels.shape[1], pixels.shape[0]), encode_jpeg(pixels))
     return [whole, *(Part(_shrunk(hole, shrink), None) for hole in holes)]
 
 

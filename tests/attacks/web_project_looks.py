@@ -57,7 +57,7 @@ def _rows(root: Path, name: str) -> list[str]:
 
 def _answers(root: Path) -> list[str]:
     links = [f"/thumbnails/{SLIDE_ID}.jpg", f"/tiles/{SLIDE_ID}/1/0_0", f"/overlays/{SLIDE_ID}/{MODEL_ID}/1.png"]
-    links += [f"/thumbnails/{HEALTHY}.jpg", f"/tiles/{HEALTHY}/1/0_0"]
+    links += [f"/thumbnails/{HEALTHY}.jpg", f"/tiles/{HEALTHY}/1/0_0", f"/colour/{SLIDE_ID}"]
 
     async def ask() -> list[httpx.Response]:
         transport = httpx.ASGITransport(Starlette(routes=viewer_routes(SlideCache(Project(root)))))

@@ -49,6 +49,15 @@ def test_a_row_of_the_worklist_leads_to_its_slide_and_back_to_the_same_list() ->
 
 
 @pytest.mark.usefixtures("serve_project")
+def test_the_page_that_checks_a_screen_leads_back_to_the_worklist() -> None:
+    page = open_page(check="screen")
+    assert "#### Check this screen" in [text.value for text in page.markdown]
+
+    page.button(key="back").click().run()
+    assert linked(page) == [SLIDE_ID]
+
+
+@pytest.mark.usefixtures("serve_project")
 def test_a_link_opens_the_slide_in_the_viewer() -> None:
     page = open_page(slide=SLIDE_ID, model=MODEL_ID)
 

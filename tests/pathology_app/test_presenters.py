@@ -49,7 +49,7 @@ def test_hotspots_are_rings_around_a_cell_with_room_around() -> None:
     assert coarse["side_px0"] == 5000  # five cells
 
 
-def test_the_facts_tell_of_a_colour_conversion(cache: SlideCache) -> None:
+def test_the_facts_tell_of_a_colour_profile(cache: SlideCache) -> None:
     reader = cache.slide(SLIDE_ID).reader
     facts = dict(presenters.facts_rows(reader))
     assert facts["Size"] == "0.9 × 0.7 mm, 1800 × 1300 px"
@@ -60,7 +60,7 @@ def test_the_facts_tell_of_a_colour_conversion(cache: SlideCache) -> None:
         levels=reader.levels, size_wh_px0=reader.size_wh_px0, mpp0=reader.mpp0, icc=b"profile",
         attributes=reader.attributes,
     )  # fmt: skip
-    assert "sRGB with the scanner's ICC profile" in dict(presenters.facts_rows(profiled))["Colours"]
+    assert "corrected by the scanner's ICC profile" in dict(presenters.facts_rows(profiled))["Colours"]
 
 
 def test_hotspot_rows_are_in_millimetres() -> None:

@@ -11,11 +11,14 @@ import pytest
 from PIL import Image
 
 from pathology_app.tiles.cache import SlideCache
+from pathology_app.tiles.colour_body import COLOUR_MEDIA_TYPE
 from pathology_app.tiles.routes import CACHE_CONTROL
 from pathology_app.tiles.tile_body import MEDIA_TYPE
 from pathology_app.viewer.bundle import bundle_path
 from pipeline.box import Box
 from pipeline.project import Project
+from pipeline.store.colour import ToSrgb
+from tests.pathology_app.profiles import give_profile, matrix_profile
 from tests.pathology_app.routes_in_process import get
 from tests.pathology_app.small_project import (
     DAMAGED_TILES,
@@ -46,6 +49,53 @@ def test_a_tile_carries_the_stores_own_streams_each_in_its_place(cache: SlideCac
         (box, reader.chunk(0, row, column))
         for box, (row, column) in zip(sizes, [(4, 6), (4, 7), (5, 6), (5, 7)], strict=True)
     ]
+
+
+@pytest.fixture(scope="module")
+def profiled(project: Project, tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """The same slide, with a scanner's colour profile."""
+    with_profile = Project(tmp_path_factory.mktemp("profiled"))
+    store = shutil.copytree(project.store_path(SLIDE_ID), with_profile.store_path(SLIDE_ID))
+    give_profile(store, matrix_profile(1.8))
+    return with_profile
+
+
+@pytest.mark.parametrize("level", [0, 1, 2])
+def test_tiles_of_a_slide_with_a_colour_profile_are_those_without(
+    cache: SlideCache, profiled: Project, level: int
+) -> None:
+    link = f"/tiles/{SLIDE_ID}/{level}/0_0"
+    assert get(SlideCache(profiled), link).content == get(cache, link).content
+
+
+def test_a_colour_table_is_sent_with_every_node_s_colour(profiled: Project) -> None:
+    cache = SlideCache(profiled)
+    response = get(cache, f"/colour/{SLIDE_ID}")
+
+    assert (response.status_code, response.headers["content-type"]) == (200, COLOUR_MEDIA_TYPE)
+    assert response.headers["cache-control"] == CACHE_CONTROL
+    count = int.from_bytes(response.content[:4], "little")
+    assert count <= 33
+    nodes, colours = response.content[4 : 4 + count], response.content[4 + count :]
+    assert (nodes[0], nodes[-1], len(colours)) == (0, 255, 3 * count**3)
+    at = 3 * ((5 * count + 7) * count + 2)
+    node = np.array([[[nodes[5], nodes[7], nodes[2]]]], np.uint8)
+    assert colours[at : at + 3] == ToSrgb(matrix_profile(1.8))(node).tobytes()
+    again = get(cache, f"/colour/{SLIDE_ID}", **{"If-None-Match": response.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+
+
+def test_a_profile_of_no_use_leaves_the_slide_to_be_seen_as_scanned(
+    cache: SlideCache, profiled: Project, tmp_path: Path
+) -> None:
+    project = Project(tmp_path)
+    give_profile(shutil.copytree(profiled.store_path(SLIDE_ID), project.store_path(SLIDE_ID)), b"no profile")
+
+    refused, tile = (get(SlideCache(project), link) for link in (f"/colour/{SLIDE_ID}", f"/tiles/{SLIDE_ID}/0/0_0"))
+
+    assert (refused.status_code, refused.json()["code"]) == (500, "unreadable")
+    assert "gives no colours" in refused.json()["message"]
+    assert tile.content == get(cache, f"/tiles/{SLIDE_ID}/0/0_0").content
 
 
 def test_a_level_between_two_of_the_store_is_the_mean_of_the_finer_one(cache: SlideCache) -> None:
@@ -87,6 +137,9 @@ def test_a_known_tile_is_not_sent_again(cache: SlideCache) -> None:
         (f"/tiles/.{SLIDE_ID}.partial/0/0_0", 400, "bad_link"),
         (f"/tiles/{'a' * 65}/0/0_0", 400, "bad_link"),
         ("/thumbnails/..%2Fsource.jpg", 400, "bad_link"),
+        (f"/colour/{SLIDE_ID}", 404, "unknown_name"),
+        ("/colour/nobody", 404, "unknown_name"),
+        ("/colour/..%2F..%2Fetc", 400, "bad_link"),
         (f"/overlays/{SLIDE_ID}/{MODEL_ID}/2.png", 404, "no_such_tile"),
         (f"/overlays/{SLIDE_ID}/nobody/0.png", 404, "unknown_name"),
         (f"/overlays/{SLIDE_ID}/..%2F0/0.png", 400, "bad_link"),

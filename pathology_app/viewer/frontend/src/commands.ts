@@ -63,6 +63,9 @@ function tools(viewer: SlideViewer): Command[] {
 
 function pages(viewer: SlideViewer): Command[] {
   return [
+    { keys: ["i"], shown: "i", does: "brightness, contrast, gamma and colours", run: () => viewer.adjustImage() },
+    { keys: ["I"], shown: "Shift + i", does: "the slide's own picture again", run: () => viewer.image.reset() },
+    { keys: ["k"], shown: "k", does: "colours as scanned, or corrected by the scanner's profile", run: () => viewer.image.toggleColours() },
     { keys: ["b"], shown: "b", does: "panel on or off", run: () => viewer.togglePanel() },
     { keys: ["f"], shown: "f", does: "full screen; Esc ends it", run: () => viewer.fullScreen() },
     { keys: ["?"], shown: "?", does: "this list", run: () => viewer.listKeys() },

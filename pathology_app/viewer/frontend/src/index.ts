@@ -6,6 +6,7 @@ import { SlideViewer } from "./slide_viewer";
 import css from "./style.css";
 import type { CompareData, Streamlit, StreamlitComponent } from "./types";
 
+export { calibration } from "./calibration/page";
 export { searchBox } from "./search_box";
 
 /** Every viewer alive, by the element Streamlit gave it. */

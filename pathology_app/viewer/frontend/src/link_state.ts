@@ -5,6 +5,7 @@ import type { View } from "./navigation";
 export const AT = "at";
 export const OVERLAY = "overlay";
 export const LAYERS = "layers";
+export const IMAGE = "image";
 
 const MAX_UM = 1e7;
 const PAUSE_MS = 300;

@@ -8,11 +8,13 @@ import { GamepadControl } from "./gamepad";
 import type { Point } from "./geometry";
 import { keepHeight } from "./height";
 import { Hotspots } from "./hotspots";
+import { ImageAdjust } from "./image_adjust";
+import { imageOf, imageText } from "./image_state";
 import { Keys } from "./keys";
 import { LayerPanel } from "./layers/layer_panel";
 import { Layers } from "./layers/layers";
 import { Legend } from "./legend";
-import { AT, LAYERS, LinkState, OVERLAY, viewOf, viewText } from "./link_state";
+import { AT, IMAGE, LAYERS, LinkState, OVERLAY, viewOf, viewText } from "./link_state";
 import { Navigation } from "./navigation";
 import { Picture } from "./picture";
 import { ReadAhead } from "./read_ahead";
@@ -20,6 +22,7 @@ import { Readout } from "./readout";
 import { ScaleBar } from "./scale_bar";
 import { SidePanel } from "./side_panel";
 import { Status } from "./status";
+import { NO_COLOURS, TileColours } from "./tile_colours";
 import { createTileSource } from "./tile_source";
 import { TileStore } from "./tile_store";
 import { Toolbar } from "./toolbar";
@@ -44,15 +47,17 @@ export class SlideViewer {
   readonly toolbar = new Toolbar(this);
   readonly panel = new SidePanel(() => this.resized());
   readonly picture: Picture;
+  readonly image: ImageAdjust;
   readonly stage = box("stage");
   damaged: DamagedAreas | null = null;
+  private readonly colours: TileColours;
   private readonly facts = new FactsPanel();
   private readonly status = new Status();
   private readonly scaleBar = new ScaleBar();
   private readonly readout = new Readout();
   private readonly legend = new Legend();
   private readonly link: LinkState;
-  private readonly tiles = new TileStore();
+  private readonly tiles: TileStore;
   private readonly readAhead: ReadAhead;
   private readonly keys: Keys;
   private readonly listeners = new AbortController();
@@ -71,8 +76,14 @@ export class SlideViewer {
     this.panel.add("Layers", this.layerPanel.element);
     this.panel.add("Under the last click", this.facts.probe);
     this.panel.add("Slide", this.facts.slide, false);
+    this.image = new ImageAdjust(imageOf(this.link.read(IMAGE)), data.slide.colour_url !== null, () => this.imageChanged());
+    this.panel.add("Image", this.image.element, false);
+    this.colours = new TileColours(data.slide.colour_url, this.image.state, () => this.status.note(NO_COLOURS));
+    this.tiles = new TileStore(this.colours);
+    this.status.imageChanged(this.image.changes);
     this.host.append(this.toolbar.element, box("body", this.stage, this.panel.element));
     this.osd = OpenSeadragon(optionsOf(this.stage, createTileSource(data.slide, this.tiles, { onHoles: () => this.status.note(DAMAGED_STORE) }), true));
+    [this.osd, this.osd.navigator].forEach((viewer) => this.colours.attach(viewer));
     this.navigation = new Navigation(this.osd, data.slide);
     this.readAhead = new ReadAhead(this.osd, this.navigation, data.slide, this.tiles);
     this.hotspots = new Hotspots(this.navigation, this.status);
@@ -170,6 +181,11 @@ export class SlideViewer {
 
   layToolDown(): void {
     this.toolbox.layDown();
+  }
+
+  adjustImage(): void {
+    this.panel.open("Image");
+    this.image.focus();
   }
 
   togglePanel(): void {
@@ -297,6 +313,12 @@ export class SlideViewer {
     this.hotspots.setThreshold(this.layers.first?.style.threshold ?? 0);
     this.showLegend();
     this.draw();
+  }
+
+  private imageChanged(): void {
+    this.link.write(IMAGE, imageText(this.image.state));
+    this.status.imageChanged(this.image.changes);
+    this.colours.show(this.image.state);
   }
 
   private toolsChanged(): void {

@@ -4,11 +4,13 @@ export class Status {
   readonly element = document.createElement("div");
   private readonly here = document.createElement("div");
   private readonly advice = document.createElement("div");
+  private readonly image = document.createElement("div");
   private readonly notes = new Set<string>();
 
   constructor() {
     this.element.className = "status panel";
     this.element.setAttribute("role", "status");
+    this.image.className = "image-changed";
   }
 
   /** Say something about the slide, once. */
@@ -23,11 +25,20 @@ export class Status {
 
   /** Say what the tool in hand waits for; nothing where none is. */
   advise(text: string): void {
-    this.advice.textContent = text;
-    if (text && !this.advice.isConnected) {
-      this.element.append(this.advice);
+    this.line(this.advice, text);
+  }
+
+  /** Say how the picture differs from the slide's own; nothing where it does not. */
+  imageChanged(text: string): void {
+    this.line(this.image, text);
+  }
+
+  private line(element: HTMLElement, text: string): void {
+    element.textContent = text;
+    if (text && !element.isConnected) {
+      this.element.append(element);
     } else if (!text) {
-      this.advice.remove();
+      element.remove();
     }
   }
 

@@ -1,6 +1,7 @@
 // A tile's parts on one canvas. What is damaged is hatched: a coarser level drawn in its place would look like tissue.
 import { hatching } from "./hatching";
 import { type Part, partsOf } from "./tile_body";
+import type { TileColours } from "./tile_colours";
 
 export interface DrawnTile {
   context: CanvasRenderingContext2D;
@@ -8,23 +9,30 @@ export interface DrawnTile {
 }
 
 /** Draw a tile of `width` by `height` pixels. Chunks at a slide's edge are padded: that is cut off here. */
-export async function drawTile(body: ArrayBuffer, width: number, height: number): Promise<DrawnTile> {
+export async function drawTile(body: ArrayBuffer, width: number, height: number, colours: TileColours): Promise<DrawnTile> {
   const images = await Promise.all(partsOf(body).map(async (part) => ({ part, image: await decoded(part) })));
+  await colours.ready;
   const canvas = document.createElement("canvas");
   [canvas.width, canvas.height] = [width, height];
-  const context = canvas.getContext("2d")!;
+  const context = canvas.getContext("2d", colours.canvasSettings)!;
   context.fillStyle = "#ffffff";
   context.fillRect(0, 0, width, height);
   for (const { part, image } of images) {
     if (image) {
       context.drawImage(image, part.x, part.y);
       image.close();
-    } else {
-      context.fillStyle = context.createPattern(hatching("#5f6570", "#d5d9e0"), "repeat")!;
-      context.fillRect(part.x, part.y, part.width, part.height);
     }
   }
-  return { context, hasHoles: images.some(({ image }) => image === null) };
+  const holes = images.filter(({ image }) => image === null).map(({ part }) => part);
+  colours.add(context, () => hatch(context, holes));
+  return { context, hasHoles: holes.length > 0 };
+}
+
+function hatch(context: CanvasRenderingContext2D, holes: Part[]): void {
+  for (const { x, y, width, height } of holes) {
+    context.fillStyle = context.createPattern(hatching("#5f6570", "#d5d9e0"), "repeat")!;
+    context.fillRect(x, y, width, height);
+  }
 }
 
 /** The part's pixels as they stand in the stream; null where nothing can be made of it. */

@@ -1,4 +1,5 @@
 // Tiles on their way, and tiles made ready before they are asked for.
+import type { TileColours } from "./tile_colours";
 import { drawTile, type DrawnTile } from "./tile_drawing";
 
 /** Tiles kept ready, each about a megabyte: four fields of view. */
@@ -13,6 +14,8 @@ export interface TilePlace {
 export class TileStore {
   private readonly ready = new Map<string, Promise<DrawnTile>>();
 
+  constructor(private readonly colours: TileColours) {}
+
   /** The tile, drawn; one that was made ready is given away. */
   async take(place: TilePlace, signal: AbortSignal): Promise<DrawnTile> {
     const ready = this.ready.get(place.url);
@@ -20,7 +23,7 @@ export class TileStore {
       this.ready.delete(place.url);
       return ready;
     }
-    return draw(place, signal);
+    return this.draw(place, signal);
   }
 
   has(url: string): boolean {
@@ -32,7 +35,7 @@ export class TileStore {
     if (this.ready.has(place.url)) {
       return;
     }
-    const tile = draw(place, signal);
+    const tile = this.draw(place, signal);
     this.ready.set(place.url, tile);
     try {
       await tile;
@@ -46,10 +49,10 @@ export class TileStore {
       this.ready.delete(url);
     }
   }
-}
 
-async function draw({ url, width, height }: TilePlace, signal: AbortSignal): Promise<DrawnTile> {
-  return drawTile(await bodyOf(url, signal), width, height);
+  private async draw({ url, width, height }: TilePlace, signal: AbortSignal): Promise<DrawnTile> {
+    return drawTile(await bodyOf(url, signal), width, height, this.colours);
+  }
 }
 
 const onTheirWay = new Map<string, Promise<ArrayBuffer>>();

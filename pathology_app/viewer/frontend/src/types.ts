@@ -16,6 +16,8 @@ export interface Slide {
   /** Finest first, as the server counts them. */
   levels: Level[];
   damaged: DamagedInfo | null;
+  /** The scanner's profile as a table (tiles/colour_body.py); null where the slide has none. */
+  colour_url: string | null;
 }
 
 /** Where the slide's file is damaged: white at level 0, and never predicted. */

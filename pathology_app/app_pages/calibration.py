@@ -1,0 +1,21 @@
+"""A page to check one's screen by, before slides are looked at on it: ?check=screen."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from pathology_app.viewer.component import calibration
+
+TITLE = "Check this screen"
+
+
+def page(worklist: st.Page) -> None:
+    """Draw the page."""
+    if st.button("Worklist", icon=":material/arrow_back:", type="tertiary", key="back"):
+        st.switch_page(worklist, query_params={})
+    st.markdown(f"#### {TITLE}")
+    st.markdown(
+        "Sit where you look at slides, in the same light. This page helps to notice a screen on which slides look "
+        "wrong; it measures nothing, and makes no screen fit for diagnosis."
+    )
+    calibration(key="calibration")
