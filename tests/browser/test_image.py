@@ -90,7 +90,8 @@ def test_the_screen_shows_what_little_cms_makes_of_the_colours_scanned_and_asks_
     assert difference(corrected, scanned).mean() > 3
     assert np.array_equal(corrected, again)
     assert page.get_by_text("Image changed").count() == 0
-    assert not before.intersection(asked), "tiles beside the view may be made ready; none is asked for again"
+    again_asked = [url for url in before.intersection(asked) if "/tiles/" in url or "/colour/" in url]
+    assert not again_asked, "tiles beside the view may be made ready; none is asked for again"
 
 
 def test_a_changed_picture_is_said_kept_in_the_link_and_undone_by_a_key(page: Page, app_url: str) -> None:
