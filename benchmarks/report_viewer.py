@@ -1,0 +1,104 @@
+"""Table and plot of docs/benchmarks/viewer.md, from the committed results.
+
+.venv/bin/python -m benchmarks.report_viewer
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+
+from benchmarks.pages import ROOT, between, lines_of, reached
+
+PAGE = ROOT / "docs/benchmarks/viewer.md"
+PLOT = ROOT / "docs/images/viewer-waits.png"
+HEAD = ["| measure | asked | measured | reached | |", "|---|---|---|---|---|"]
+QUIET = 0.1
+"""Share of the cores that others may have had for a figure to count."""
+WHERES = {"own level": "a level of the scanner's", "between two levels": "a level between two"}
+FIELDS = ("40x", "20x", "10x", "5x")
+
+
+def main() -> None:
+    lines = {line["measure"]: line for line in lines_of("viewer.jsonl")}  # the last one of each counts
+    rows = [row for name, make in ROWS.items() if name in lines for row in make(lines[name])]
+    page = between(PAGE.read_text(encoding="utf-8"), "table", [*HEAD, *rows])
+    PAGE.write_text(page, encoding="utf-8")
+    if "field" in lines:
+        _plot(lines["field"])
+
+
+def _row(line: dict[str, Any], measure: str, asked: str, value: float, more: str = "") -> str:
+    busy = "" if line["busy"] <= QUIET else f"machine busy ({line['busy']:.0%})"
+    return f"| {measure} | {asked} | {value:.3g} | {reached(asked, value)} | {', '.join(filter(None, (more, busy)))} |"
+
+
+def _tile(line: dict[str, Any]) -> Iterator[str]:
+    for where, words in WHERES.items():
+        for who, found in line[where].items():
+            asked = ("≤ 3", "≤ 10") if who == "gemslide" else ("", "")
+            again = found["again"]
+            first = f"the first time {found['first']['p50_ms']:.3g}"
+            yield _row(line, f"tile at {words}, {who}: ms again, p50", asked[0], again["p50_ms"], first)
+            yield _row(line, f"tile at {words}, {who}: ms again, p95", asked[1], again["p95_ms"])
+
+
+def _readers(line: dict[str, Any]) -> Iterator[str]:
+    for where, words in WHERES.items():
+        for state, of_all in line[where].items():
+            for who, found in of_all.items():
+                if not isinstance(found, dict):
+                    continue
+                is_asked = who == "gemslide" and state != "idle app"
+                measure = f"six readers at {words}, {state}, {who}"
+                yield _row(line, f"{measure}: tiles/s", "≥ 300" if is_asked else "", found["tiles_per_s"])
+                yield _row(line, f"{measure}: ms, p95", "≤ 40" if is_asked else "", found["p95_ms"])
+
+
+def _field(line: dict[str, Any]) -> Iterator[str]:
+    for name in FIELDS:
+        found = line[name]
+        yield _row(line, f"next field of view at {name}: ms, p50", "≤ 80", found["p50_ms"])
+        yield _row(line, f"next field of view at {name}: ms, p95", "≤ 120", found["p95_ms"])
+
+
+def _one(measure: str, asked: str, key: str) -> Callable[[dict[str, Any]], Iterator[str]]:
+    def rows(line: dict[str, Any]) -> Iterator[str]:
+        yield _row(line, measure, asked, line[key])
+
+    return rows
+
+
+ROWS: dict[str, Callable[[dict[str, Any]], Iterator[str]]] = {
+    "tile": _tile,
+    "readers": _readers,
+    "field": _field,
+    "switch": _one("from a click in the worklist to the first whole picture: ms, p50", "≤ 500", "p50_ms"),
+    "page": _one("first page in an empty browser: ms, p50", "≤ 2000", "p50_ms"),
+    "repaint": _one("threshold to repaint, a million cells: ms, p95", "≤ 50", "p95_ms"),
+    "pan": _one("panning under an overlay: frames/s", "≥ 50", "frames_per_s"),
+    "memory": _one("memory of the app from switch 200 to 1,000: % more", "≤ 5", "growth_percent"),
+}
+
+
+def _plot(line: dict[str, Any]) -> None:
+    """Waits for the next field of view, beside what pathologists asked for."""
+    figure, axes = plt.subplots(figsize=(7, 2.6), layout="constrained")
+    for at, name in enumerate(FIELDS):
+        axes.plot([line[name]["p50_ms"], line[name]["p95_ms"]], [at, at], color="#0072b2", lw=5, solid_capstyle="round")
+        axes.plot(line[name]["p50_ms"], at, "o", color="white", ms=5)
+    axes.axvline(120, color="#d55e00", ls="--", lw=1, label="asked for, p95")
+    axes.axvline(250, color="#000000", ls=":", lw=1, label="what pathologists asked for in a study")
+    axes.set(yticks=range(len(FIELDS)), yticklabels=FIELDS, xlim=(0, 270), xlabel="next field of view, ms: p50 to p95")
+    axes.invert_yaxis()
+    axes.legend(loc="lower right", fontsize=8)
+    figure.savefig(PLOT, dpi=130)
+
+
+if __name__ == "__main__":
+    main()
