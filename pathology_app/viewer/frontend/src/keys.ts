@@ -33,7 +33,9 @@ export class Keys {
     close.addEventListener("click", () => this.element.close());
     this.element.className = "keys";
     this.element.setAttribute("aria-label", "Keys");
-    this.element.append(title, list, close);
+    // The button first: it gets the focus, and the list begins at its top.
+    title.append(close);
+    this.element.append(title, list);
   }
 
   /** Carry out what a key stands for, whoever pressed what. */

@@ -1,0 +1,136 @@
+"""The pictures of docs/guide.md: the app on the demonstration's slides, used as the guide tells it, in real Chromium.
+
+    make demo
+    .venv/bin/python -m benchmarks.guide_pictures [--project demo] [--only WORD …]
+
+Writes docs/images/guide/*.jpg. The project is copied first: what is drawn and signed for the pictures stays out of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PIL import Image
+
+from benchmarks.pages import ROOT
+from tests.browser.conftest import CHROMIUM, FLAGS, wait_for
+from tests.pathology_app.started_app import StartedApp, started_app
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+PICTURES = ROOT / "docs" / "images" / "guide"
+SCREEN = {"width": 1280, "height": 800}
+SLIDE = "demo-test-positive"
+QUALITY = 82
+VIEWER, COMPARE = "window.__gemslide", "window.__gemslideCompare"
+
+
+def worklist(page: Page, app: StartedApp) -> None:
+    page.goto(app.url)
+    page.get_by_role("link", name=SLIDE).first.wait_for()
+    page.wait_for_load_state("networkidle")
+
+
+def slide(page: Page, app: StartedApp) -> None:
+    page.goto(f"{app.url}/?slide={SLIDE}")
+    wait_for(page, f"{VIEWER} && {VIEWER}.isSettled() && {VIEWER}.hasOverlay()")
+
+
+def hotspot(page: Page, app: StartedApp) -> None:
+    slide(page, app)
+    page.keyboard.press("n")
+    _settle(page)
+    box = page.locator(".marks").bounding_box()
+    assert box
+    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.get_by_role("row", name="Place").wait_for()
+
+
+def layers(page: Page, app: StartedApp) -> None:
+    slide(page, app)
+    page.get_by_label("Outline", exact=True).check()
+    page.locator("summary", has_text="Tissue").first.click()
+    page.get_by_label("Show Tissue", exact=True).check()
+    _settle(page)
+
+
+def measure(page: Page, app: StartedApp) -> None:
+    slide(page, app)
+    page.keyboard.press("4")
+    _settle(page)
+    page.keyboard.press("m")
+    for x, y in ((300, 330), (520, 420)):
+        page.mouse.click(x, y)
+    page.keyboard.press("M")
+    for x, y in ((560, 480), (760, 470), (740, 620), (590, 640), (590, 640)):
+        page.mouse.click(x, y)
+    page.keyboard.press("c")
+    page.keyboard.press("Escape")
+    page.keyboard.press("-")
+    _settle(page)
+
+
+def keys(page: Page, app: StartedApp) -> None:
+    slide(page, app)
+    page.keyboard.press("?")
+    page.get_by_role("dialog").wait_for()
+
+
+def compare(page: Page, app: StartedApp) -> None:
+    page.goto(f"{app.url}/?compare={SLIDE},{SLIDE}~")
+    wait_for(page, f"{COMPARE} && {COMPARE}.isSettled()")
+
+
+def screen(page: Page, app: StartedApp) -> None:
+    page.goto(f"{app.url}/?check=screen")
+    page.get_by_role("heading", name="Check this screen").wait_for()
+    page.wait_for_load_state("networkidle")
+
+
+STEPS: dict[str, Callable[[Page, StartedApp], None]] = {
+    "worklist": worklist, "slide": slide, "hotspot": hotspot, "layers": layers, "measure": measure, "keys": keys,
+    "compare": compare, "screen": screen,
+}  # fmt: skip
+
+
+def main() -> None:
+    from playwright.sync_api import sync_playwright
+
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--project", type=Path, default=Path("demo"))
+    parser.add_argument("--only", nargs="*", default=[], help="pictures whose name holds one of these words")
+    options = parser.parse_args()
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+        project = Path(folder) / "demo"
+        shutil.copytree(options.project, project)
+        with started_app(project, Path(folder) / "server.log") as app:
+            browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+            for name, step in STEPS.items():
+                if not options.only or any(word in name for word in options.only):
+                    page = browser.new_page(viewport=SCREEN, color_scheme="light")  # type: ignore[arg-type]
+                    step(page, app)
+                    _save(page, name)
+                    page.close()
+            browser.close()
+
+
+def _settle(page: Page) -> None:
+    wait_for(page, f"{VIEWER}.isSettled() && {VIEWER}.hasOverlay()")
+
+
+def _save(page: Page, name: str) -> None:
+    image = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
+    image.save(PICTURES / f"{name}.jpg", quality=QUALITY, optimize=True)
+    print(f"docs/images/guide/{name}.jpg")
+
+
+if __name__ == "__main__":
+    main()
