@@ -18,10 +18,14 @@ PAGES = {
     "slide": f"?slide={SLIDE_ID}&model={MODEL_ID}",
     "side by side": f"?compare={SLIDE_ID},{SLIDE_ID}~",
     "studies": "?study",
+    "check of the screen": "?check=screen",
 }
 READY = {
     "slide": "window.__gemslide && window.__gemslide.isSettled() && window.__gemslide.hasOverlay()",
     "side by side": "window.__gemslideCompare && window.__gemslideCompare.isSettled()",
+    "check of the screen": (
+        "[...document.querySelectorAll('*')].some((at) => at.shadowRoot && at.shadowRoot.querySelector('.calibration'))"
+    ),
 }
 SERIOUS = ("serious", "critical")
 
