@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import shapely
@@ -239,13 +239,13 @@ def _note(action: str, before: Mapping[str, Any] | None, new: Mapping[str, Any],
             work.actor,
             action,
             slide_subject(work.slide_id),
-            before=hash_row(before, _HASHED) if before else None,
-            after=hash_row(new, _HASHED),
             details={
                 "annotation": new["annotation_id"],
                 "revision": new["revision"],
                 "kind": new["kind"],
                 "class": new["class_name"],
+                "before": hash_row(before, _HASHED) if before else None,
+                "after": hash_row(new, _HASHED),
             },
         )
     )
@@ -291,7 +291,6 @@ def _register_classes(connection: Connection, names: Iterable[str]) -> None:
 
 def as_imported(work: _Work, details: Mapping[str, Any]) -> Change:
     """The one entry of many annotations that came in a file."""
-    hashes = [entry.after for entry in work.entries]
-    every = hash_row({"annotations": hashes}, ("annotations",))
-    change = Change(work.actor, "annotations imported", slide_subject(work.slide_id), after=every)
-    return replace(change, details={"annotations": len(hashes), **details})
+    hashes = [entry.details["after"] for entry in work.entries]
+    said = {"annotations": len(hashes), "after": hash_row({"all": hashes}, ("all",)), **details}
+    return Change(work.actor, "annotations imported", slide_subject(work.slide_id), details=said)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import uuid
 from dataclasses import replace
@@ -65,7 +66,8 @@ def test_every_change_is_in_the_projects_log_and_the_log_verifies(ledger: Ledger
         ("ada", "annotation drawn"), ("bob", "annotation changed"), ("bob", "annotation deleted"),
         ("ada", "annotation restored"),
     ]  # fmt: skip
-    assert [one.after == two.before for one, two in pairwise(entries)] == [True] * 3
+    said = [json.loads(entry.details) for entry in entries]
+    assert [one["after"] == two["before"] for one, two in pairwise(said)] == [True] * 3
     assert not verify_log(ledger.database, PROJECT_LOG).findings
 
 
