@@ -19,7 +19,8 @@ from streamlit import config
 from pathology_app.access.guard import Access, Guard
 from pathology_app.access.names import Names, parse_names
 from pathology_app.access.tokens import Login
-from pathology_app.study_ledger import close_study_ledgers
+from pathology_app.annotating.routes import annotation_routes
+from pathology_app.study_ledger import close_study_ledgers, current_study_ledger
 from pathology_app.tiles.cache import current_cache
 from pathology_app.tiles.routes import viewer_routes
 
@@ -54,7 +55,8 @@ def create_app(access: Access | None = None) -> ASGIApp:
     Raises:
         BadRecipeError: `GEMSLIDE_NAMES` holds what is no name.
     """
-    app = st.App(SCRIPT, routes=viewer_routes(current_cache()), lifespan=_lifespan)
+    routes = [*viewer_routes(current_cache()), *annotation_routes(current_cache(), current_study_ledger())]
+    app = st.App(SCRIPT, routes=routes, lifespan=_lifespan)
     for name, value in OPTIONS.items():
         config.set_option(name, value)
     return Guard(app, access or _access_by_environment(), SCRIPT)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,6 +25,7 @@ MAX_LIVE, MAX_VERTICES_OF_SLIDE = 500_000, 10_000_000
 """What one slide may hold: who looks at it holds all of that in memory."""
 MAX_NOTE, MAX_ACTOR = 2_000, 200
 OBJECT_TYPES = ("annotation", "detection", "cell", "tile", "tmaCore", "root")
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _HASHED = (*CONTENT, "revision")
 _AT_ONCE = 500
 _KEPT = (*CONTENT, "revision", "changed_by", "changed_utc")
@@ -152,8 +154,8 @@ def _row_of(draft: Draft, size_wh_px0: tuple[int, int] | None) -> dict[str, Any]
 
 
 def _check_words(draft: Draft, where: str) -> None:
-    if not (len(draft.annotation_id) == 36 and draft.annotation_id.isascii() and draft.annotation_id.isprintable()):
-        raise BadAnnotationError(f"{where}: its id is not a UUID.")
+    if not _UUID.fullmatch(draft.annotation_id):
+        raise BadAnnotationError(f"{where}: its id is not a UUID in small letters.")
     if draft.kind not in KINDS or draft.object_type not in OBJECT_TYPES:
         raise BadAnnotationError(
             f"{where}: kind {draft.kind!r:.40}, type {draft.object_type!r:.40}; known are {', '.join(KINDS)} and "
