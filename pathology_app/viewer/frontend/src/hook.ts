@@ -1,4 +1,5 @@
 // What a browser test may ask of the viewer.
+import { type AnnotationHook, hookOf } from "./annotations/hook";
 import type { SlideViewer } from "./slide_viewer";
 
 export interface TestHook {
@@ -23,6 +24,7 @@ export interface TestHook {
   shownHotspots(): number[];
   /** Viewers not yet ended: more than one would be a leak. */
   liveViewers(): number;
+  annotations: AnnotationHook;
 }
 
 declare global {
@@ -61,5 +63,6 @@ export function exposeHook(viewer: SlideViewer, liveViewers: () => number): void
     currentHotspot: () => viewer.hotspots.current,
     shownHotspots: () => viewer.shownHotspots(),
     liveViewers,
+    annotations: hookOf(viewer.annotations),
   };
 }

@@ -2,6 +2,7 @@
 import { exposeHook } from "./hook";
 import { catchClicks } from "./links";
 import { SlideViewer } from "./slide_viewer";
+import annotationsCss from "./annotations/style.css";
 import css from "./style.css";
 import type { Streamlit, StreamlitComponent } from "./types";
 
@@ -14,7 +15,7 @@ function createViewer({ data, parentElement, setTriggerValue }: StreamlitCompone
   const host = document.createElement("div");
   host.className = "gemslide-viewer";
   const style = document.createElement("style");
-  style.textContent = css;
+  style.textContent = css + annotationsCss;
   host.append(style);
   parentElement.append(host);
   const viewer = new SlideViewer(host, data, setTriggerValue);
