@@ -65,11 +65,12 @@ class Outlines:
 
     def shapes_of(self, indices: NDArray[np.intp]) -> NDArray[np.object_]:
         """Their shapes, parsed once."""
-        is_text = np.fromiter((isinstance(each, str) for each in self.shapes[indices]), bool, len(indices))
-        unread = indices[is_text]
-        if len(unread):
-            self.shapes[unread] = shapely.from_geojson(self.shapes[unread])
-        return self.shapes[indices]
+        found = self.shapes[indices]  # a copy: other threads put shapes in the place of texts meanwhile
+        is_text = np.fromiter((isinstance(each, str) for each in found), bool, len(found))
+        if is_text.any():
+            found[is_text] = shapely.from_geojson(found[is_text])
+            self.shapes[indices] = found
+        return found
 
     def at(self, x_px0: float, y_px0: float, within_px0: float) -> list[str]:
         """Ids of those that a point lies in, or no further from than `within_px0`: the smallest first."""
