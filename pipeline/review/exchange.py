@@ -17,6 +17,7 @@ from pipeline.annotations import (
     AnnotationFile,
     AnnotationObject,
     qupath_features,
+    repaired_area,
 )
 from pipeline.errors import BadAnnotationError
 from pipeline.palettes import rgb_of
@@ -102,7 +103,7 @@ def _drafts(
 ) -> Iterator[Draft]:
     ids: set[str] = set()
     for index, each in enumerate(objects):
-        if each.is_area and each.geometry.area == 0 and not each.geometry.is_valid:
+        if each.is_area and repaired_area(each.geometry, each.where).area == 0:
             dropped.append(f"{each.where}: its outline encloses no area")
             continue
         own = _uuid(each.object_id)
