@@ -85,8 +85,8 @@ export class Outbox {
     try {
       for (let index = 0; index < (this.store?.length ?? 0); index++) {
         const key = this.store!.key(index)!;
-        const [place, tab] = [key.slice(0, this.place.length), key.slice(this.place.length + 1).split("/")[0]!];
-        const entry = place === this.place && tab !== this.tab && !alive.has(tab) ? parsed(this.store!.getItem(key)) : null;
+        const tab = key.startsWith(`${this.place}/`) ? key.slice(this.place.length + 1).split("/")[0]! : this.tab;
+        const entry = tab !== this.tab && !alive.has(tab) ? parsed(this.store!.getItem(key)) : null;
         if (entry) {
           found.push([key, entry]);
         }
