@@ -117,6 +117,7 @@ export class Annotations {
     if (this.tool) {
       this.around.took();
       this.around.openPanel();
+      this.bringIntoView();
     }
     this.refresh();
   }
@@ -251,6 +252,14 @@ export class Annotations {
     this.sketch?.draw(context, transform);
     if (this.tool && this.isByKey) {
       drawCross(context, clientWidth / 2, clientHeight / 2);
+    }
+  }
+
+  /** Scroll the panel, and not the page, to this section. */
+  private bringIntoView(): void {
+    const section = this.panel.element.closest("details");
+    if (section?.parentElement) {
+      section.parentElement.scrollTop = section.offsetTop - section.parentElement.offsetTop;
     }
   }
 

@@ -58,7 +58,7 @@ export function paintTile(context: CanvasRenderingContext2D, tile: VectorTile, l
   for (let at = 0; at < cells.length; at += 4) {
     const colour = look.colourOf(tile.classes[cells[at + 2]!] ?? null);
     if (colour !== null) {
-      context.globalAlpha = Math.min(1, 0.6 + 0.1 * cells[at + 3]!);
+      context.globalAlpha = Math.min(1, 0.5 + 0.1 * cells[at + 3]!);
       context.fillStyle = colour;
       context.fillRect(cells[at]! * CELL_PX, cells[at + 1]! * CELL_PX, CELL_PX, CELL_PX);
     }
