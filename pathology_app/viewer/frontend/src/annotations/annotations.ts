@@ -41,7 +41,10 @@ export interface Surroundings {
 }
 
 const SELECT_HINT = "Select: click an annotation; Shift and a click adds one. Drag it, its corners or the dots between them.";
-const CLICK_PX = 6;
+/** How near a click, or a finger, must come. */
+const [CLICK_PX, TOUCH_PX] = [6, 16];
+/** Of files that a page may send (pathology_app/annotating/bodies.py). */
+const MOST_BYTES = 16 * 2 ** 20;
 /** So many drawn one by one, and the tiles are asked for again instead. */
 const MOST_APART = 400;
 const SMALLEST_VIEW_PX0 = 200;
@@ -60,6 +63,7 @@ export class Annotations {
   private readonly api: Api;
   private modelClasses: string[] = [];
   private isByKey = false;
+  private reach_px = CLICK_PX;
   private advice = "";
 
   constructor(
@@ -89,7 +93,11 @@ export class Annotations {
     this.hand = new Hand(around, this);
     this.hand.listen();
     document.addEventListener("keydown", (event) => keyPressed(event, this, around), { signal, capture: true });
-    around.stage.addEventListener("pointerdown", () => (this.isByKey = false), { signal, capture: true });
+    const touched = ({ pointerType }: PointerEvent): void => {
+      this.isByKey = false;
+      this.reach_px = pointerType === "mouse" ? CLICK_PX : TOUCH_PX;
+    };
+    around.stage.addEventListener("pointerdown", touched, { signal, capture: true });
     void this.sync.start(signal);
   }
 
@@ -149,7 +157,7 @@ export class Annotations {
       return false;
     }
     this.isByKey = isKey;
-    const near_px0 = CLICK_PX / this.around.transform().scale;
+    const near_px0 = this.reach_px / this.around.transform().scale;
     if (this.sketch) {
       this.sketch.press(at, near_px0);
       this.around.redraw();
@@ -226,6 +234,10 @@ export class Annotations {
   }
 
   importFile(file: File): void {
+    if (file.size > MOST_BYTES) {
+      this.panel.say("Larger than 16 MiB: import it with gemslide annotations import.");
+      return;
+    }
     this.panel.say(`Importing ${file.name}…`);
     void this.api.import(file).then(
       ({ saved, unchanged, beside, dropped }) => {

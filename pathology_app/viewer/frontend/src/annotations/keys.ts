@@ -14,7 +14,7 @@ const TOOLS: [string, ToolChoice, string][] = [
 ];
 const ARROWS: Record<string, [number, number]> = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 const [STEP_PX, FAR_PX] = [1, 10];
-const TYPED_INTO = "input:not([type=range], [type=checkbox], [type=radio]), textarea, select, [contenteditable]";
+const TYPED_INTO = "input:not([type=range], [type=checkbox], [type=radio]), textarea, select, [contenteditable], [role=combobox]";
 
 /** For the list of keys; what they do is below. */
 export function annotationCommands(annotations: Annotations): Command[] {
