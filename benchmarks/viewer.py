@@ -17,6 +17,8 @@ switch   from a click in the worklist to the first whole picture
 page     from an empty browser to a picture that can be moved
 repaint  from a threshold to the coloured overlay
 pan      frames a second while the slide glides under its overlay
+annotations   a slide with 100,000 outlines: from the first question about them until all that is seen of them is drawn,
+         asked for the first time since the app began and again; frames a second while it glides under them
 
 Milliseconds are medians and 95th percentiles. Prints a JSON line for each; `busy` is the share of the machine's cores
 that others had meanwhile: above 0.1, the figures are worth little. The committed lines are in
@@ -36,7 +38,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.machine import circumstances
 from benchmarks.viewer_clients import milliseconds
-from benchmarks.viewer_setting import CELLS, folder_for, made, others
+from benchmarks.viewer_setting import CELLS, annotated, folder_for, made, others
 from benchmarks.viewer_tiles import memory, readers, tile
 from pipeline.project import Project
 from tests.browser.conftest import CHROMIUM, FLAGS, wait_for
@@ -91,7 +93,7 @@ def main() -> None:
     options = parser.parse_args()
     measures: dict[str, Callable[[StartedApp, Project, int], dict[str, Any]]] = {
         "tile": tile, "readers": readers, "memory": memory, "field": field, "switch": switch, "page": first_page,
-        "repaint": repaint, "pan": pan,
+        "repaint": repaint, "pan": pan, "annotations": annotations,
     }  # fmt: skip
     with folder_for(options.folder) as folder:
         project = made(folder, options.side_px)
@@ -186,6 +188,33 @@ def pan(app: StartedApp, project: Project, moves: int) -> dict[str, Any]:
         page.evaluate(SETTLED, {"key": "5"})
         page.wait_for_timeout(2000)
         return {"frames_per_s": round(statistics.median(page.evaluate(PAN, 4) for _ in range(3)), 1)}
+
+
+FIRST_PAINT = """async () => {
+    const frame = () => new Promise((done) => requestAnimationFrame(done));
+    while (!window.__gemslide?.annotations.isSettled()) await frame();
+    const asked = performance.getEntriesByType("resource").find(({ name }) => name.includes("/annotations/"));
+    return performance.now() - asked.startTime;
+}"""
+
+
+def annotations(app: StartedApp, project: Project, moves: int) -> dict[str, Any]:
+    """The app that is running has not read them yet, if nobody has looked at that slide."""
+    query = f"slide={annotated(project)}"
+    paints = []
+    for _ in range(max(3, moves // 8)):
+        with _page() as (_, page):
+            page.goto(f"{app.url}/?{query}")
+            page.wait_for_selector(".gemslide-viewer")
+            paints.append(page.evaluate(FIRST_PAINT))
+    found: dict[str, Any] = {"first_ms": round(paints[0]), "again": milliseconds(paints[1:])}
+    with _opened(app, query) as page:
+        count = page.evaluate("window.__gemslide.annotations.total()")
+        for key, name in (("0", "whole"), ("2", "2.5x"), ("4", "10x"), ("6", "40x")):
+            page.evaluate(SETTLED, {"key": key})
+            page.wait_for_timeout(2000)
+            found[f"frames_per_s, {name}"] = round(statistics.median(page.evaluate(PAN, 4) for _ in range(3)), 1)
+    return {"annotations": count, **found}
 
 
 if __name__ == "__main__":

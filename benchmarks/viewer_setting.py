@@ -11,13 +11,17 @@ from pathlib import Path
 
 import numpy as np
 import psutil
+from shapely.geometry import Polygon
 
 from benchmarks.make_slide import make_slide
+from pipeline.annotations import AnnotationFile, AnnotationObject
 from pipeline.config import IngestConfig
 from pipeline.ingest import IngestRequest, ingest_slide
 from pipeline.project import Project, slide_id_of
+from pipeline.review import annotations_of, import_file
 from pipeline.store import Predictions, StoreReader
 from pipeline.store.overlays import write_predictions
+from pipeline.study import open_ledger
 
 CELLS = 1_000
 MODEL_ID = "bench-00000000"
@@ -86,6 +90,26 @@ def linked_slide(store: Path, other: Path) -> None:
     text = root.read_text().replace(f'"slide_id": "{slide_id_of(store)}"', f'"slide_id": "{slide_id_of(other)}"')
     root.unlink()
     root.write_text(text)
+
+
+def annotated(project: Project, *, count: int = 100_000) -> str:
+    """The same slide once more, with outlines of 16 corners of four classes all over it. Returns its name."""
+    name = "annotated"
+    store = project.store_path(name)
+    linked_slide(project.store_path("slide"), store)
+    ledger = open_ledger(project)
+    if not annotations_of(ledger, name):
+        size_wh_px0 = StoreReader(store).size_wh_px0
+        rng = np.random.default_rng(0)
+        radius = np.clip(rng.lognormal(2.7, 0.5, (count, 1)), 5, 250) * rng.uniform(0.7, 1.3, (count, 16))
+        angle = np.linspace(0, 2 * np.pi, 16, endpoint=False)
+        middle = rng.uniform(400, np.array(size_wh_px0) - 400, (count, 2))
+        corners = middle[:, None] + radius[..., None] * np.stack([np.cos(angle), np.sin(angle)], -1)
+        classes = ("tumour", "stroma", "immune", "necrosis")
+        objects = [AnnotationObject(Polygon(one), "made", classes[i % 4]) for i, one in enumerate(corners)]
+        import_file(ledger, name, AnnotationFile("qupath", tuple(objects)), "benchmark", size_wh_px0=size_wh_px0)
+    ledger.database.close()
+    return name
 
 
 def _linked(source: str, target: str) -> None:

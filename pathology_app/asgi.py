@@ -16,8 +16,9 @@ from streamlit import config
 
 from pathology_app.access.environment import SCRIPT, access_by_environment
 from pathology_app.access.guard import Access, Guard
+from pathology_app.annotating.routes import annotation_routes
 from pathology_app.interpreter import share_with_tiles
-from pathology_app.study_ledger import close_study_ledgers
+from pathology_app.study_ledger import close_study_ledgers, current_study_ledger
 from pathology_app.tiles.cache import current_cache
 from pathology_app.tiles.routes import viewer_routes
 
@@ -52,7 +53,8 @@ def create_app(access: Access | None = None) -> ASGIApp:
     pages = st.App(SCRIPT, lifespan=_lifespan)
     for name, value in OPTIONS.items():
         config.set_option(name, value)
-    return Guard(_before(pages, viewer_routes(current_cache())), access or access_by_environment(), SCRIPT)
+    routes = [*viewer_routes(current_cache()), *annotation_routes(current_cache(), current_study_ledger())]
+    return Guard(_before(pages, routes), access or access_by_environment(), SCRIPT)
 
 
 def _before(pages: st.App, routes: Sequence[BaseRoute]) -> ASGIApp:

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from pathology_app.tiles.cache import current_cache
-from pipeline.errors import GemslideError
+from pipeline.errors import GemslideError, UnreadableError
 from pipeline.project import Project
 from pipeline.study.ledger import Ledger
-from pipeline.study.opening import find_ledger
+from pipeline.study.opening import find_ledger, open_ledger
 from pipeline.study.progress import Progress, progress_of
 
 ANSWER_S = 10.0
@@ -79,6 +79,20 @@ class StudyLedger:
             if self._opened is None or not self._opened.database.is_in_place():
                 self._close()
                 self._opened = self._opening.get()
+            return self._opened
+
+    def made(self) -> Ledger:
+        """The ledger, for who is about to write; made where there is none. Raises: as `ledger`."""
+        found = self.ledger()
+        if found is not None:
+            return found
+        with self._lock:
+            if self._opened is None:
+                open_ledger(self._project).database.close()
+                self._close()
+                self._opened = find_ledger(self._project, answer_s=ANSWER_S)
+            if self._opened is None:
+                raise UnreadableError("The ledger was made and is gone again. Try again.")
             return self._opened
 
     def names(self) -> list[str]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from pipeline.units import RESEARCH_USE
+from pipeline.verbs.annotations_cli import annotations_cli
 from pipeline.verbs.model_cli import model_cli
 from pipeline.verbs.options import HERE, JsonOption, ProjectOption
 from pipeline.verbs.study_cli import study_cli
@@ -16,7 +17,6 @@ from pipeline.verbs.study_cli import study_cli
 cli = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=RESEARCH_USE)
 cohort_cli = typer.Typer(no_args_is_help=True, help="Cohort manifests: which slides belong together.")
 cli.add_typer(cohort_cli, name="cohort")
-annotations_cli = typer.Typer(no_args_is_help=True, help="Annotation files of QuPath, ASAP and ImageScope.")
 cli.add_typer(annotations_cli, name="annotations")
 cli.add_typer(model_cli, name="model")
 cli.add_typer(study_cli, name="study")
@@ -95,32 +95,6 @@ def cohort_pseudonymize(
     from pipeline.verbs.cohort import run_pseudonymize
 
     run_pseudonymize(manifest, map_path, out, project, keep_site=keep_site)
-
-
-@annotations_cli.command("check")
-def annotations_check(
-    file: Annotated[Path, typer.Argument(help="GeoJSON of QuPath, XML of ASAP or ImageScope.")],
-    slide: Annotated[str | None, typer.Option(help="Slide id, slide file or store it should lie on.")] = None,
-    project: ProjectOption = HERE,
-    as_json: JsonOption = False,
-) -> None:
-    """Count classes, find outlines that must be repaired and regions outside the slide."""
-    from pipeline.verbs.annotations import run_check
-
-    run_check(file, slide, project, as_json=as_json)
-
-
-@annotations_cli.command("convert")
-def annotations_convert(
-    file: Annotated[Path, typer.Argument(help="GeoJSON of QuPath, XML of ASAP or ImageScope.")],
-    out: Annotated[Path, typer.Argument(help="File to write; must not be there yet.")],
-    to: Annotated[Literal["qupath", "asap", "imagescope"], typer.Option(help="Format to write.")],
-    as_json: JsonOption = False,
-) -> None:
-    """Write annotations in another program's format, and say what it cannot hold."""
-    from pipeline.verbs.annotations import run_convert
-
-    run_convert(file, out, to, as_json=as_json)
 
 
 @cli.command()

@@ -23,19 +23,23 @@ from pathology_app.access.headers import with_security_headers
 from pathology_app.access.names import Names, is_loopback
 from pathology_app.access.refusal import RefusedError, answer
 from pathology_app.access.tokens import SESSION_S, Login
+from pathology_app.annotating.bodies import MAX_CHANGES_BYTES, MAX_IMPORT_BYTES
 
 MAX_WEBSOCKETS = 200
 """Open tabs, in the whole process."""
 
 PAGES = ("/", "/worklist", "/slide")
 WEBSOCKET = "/_stcore/stream"
-_SERVED = re.compile(
-    r"/(static|tiles|colour|overlays|layers|damaged|thumbnails|viewer)/.*|/favicon\.png|/_stcore/(health|host-config)",
-    re.ASCII,
-)
+_FOLDERS = "static tiles colour annotations overlays layers damaged thumbnails viewer"
+_SERVED = re.compile(rf"/({_FOLDERS.replace(' ', '|')})/.*|/favicon\.png|/_stcore/(health|host-config)", re.ASCII)
 """Beside the pages. Streamlit's metrics, uploads, media, log-in and agent routes are not served."""
 
 _METHODS = ("GET", "HEAD", "OPTIONS")
+_POSTED: tuple[tuple[re.Pattern[str], int], ...] = (
+    (re.compile(r"/annotations/[^/]+(/join|/split)?", re.ASCII), MAX_CHANGES_BYTES),
+    (re.compile(r"/annotations/[^/]+/import", re.ASCII), MAX_IMPORT_BYTES),
+)
+"""What may be sent to the app, and how many bytes at most."""
 _FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip", "via")
 
 
@@ -183,6 +187,9 @@ def _check_request(scope: Scope) -> None:
         if scope["path"] != WEBSOCKET:
             raise RefusedError(404, "not_found", "Nothing is served under this link.")
         return
+    if scope["method"] == "POST" and (most_bytes := _most_bytes(scope["path"])):
+        _check_post(Headers(scope=scope), most_bytes)
+        return
     if scope["method"] not in _METHODS:
         raise RefusedError(405, "method", "This app only shows: GET, HEAD and OPTIONS are answered.")
     headers = Headers(scope=scope)
@@ -190,6 +197,20 @@ def _check_request(scope: Scope) -> None:
         raise RefusedError(413, "body", "This app only shows: a request must not have a body.")
     if scope["path"] not in PAGES and not _SERVED.fullmatch(scope["path"]):
         raise RefusedError(404, "not_found", "Nothing is served under this link.")
+
+
+def _most_bytes(path: str) -> int:
+    """How many may be sent under a path; none where nothing may."""
+    return next((most for pattern, most in _POSTED if pattern.fullmatch(path)), 0)
+
+
+def _check_post(headers: Headers, most_bytes: int) -> None:
+    """A page of this app says that it is one, and how much it sends."""
+    if "origin" not in headers:
+        raise RefusedError(403, "foreign_origin", "This app takes what its own pages send, and these say so.")
+    length = headers.get("content-length", "")
+    if "transfer-encoding" in headers or not re.fullmatch(r"\d{1,12}", length, re.ASCII) or int(length) > most_bytes:
+        raise RefusedError(413, "body", f"At most {most_bytes >> 20} MiB can be sent here, and how much must be said.")
 
 
 def _is_local(scope: Scope) -> bool:

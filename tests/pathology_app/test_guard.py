@@ -246,3 +246,39 @@ def test_a_public_name_means_that_everybody_logs_in() -> None:
 def test_what_is_no_name_is_refused(name: str) -> None:
     with pytest.raises(BadRecipeError, match="expected what stands"):
         parse_names([name])
+
+
+POST = {"origin": "http://127.0.0.1:8501", "content-length": "20"}
+
+
+def test_what_annotates_may_be_sent_by_the_apps_own_pages() -> None:
+    for path in ("/annotations/S-001", "/annotations/S-001/join", "/annotations/S-001/import"):
+        assert ask(guard(), path, POST, method="POST").status == 200
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"content-length": "20"}, 403),
+        ({**POST, "origin": "http://evil.example"}, 403),
+        ({**POST, "sec-fetch-site": "cross-site"}, 403),
+        ({**POST, "content-length": str((1 << 20) + 1)}, 413),
+        ({**POST, "content-length": "-1"}, 413),
+        ({**POST, "content-length": "1e3"}, 413),
+        ({"origin": POST["origin"]}, 413),
+        ({**POST, "transfer-encoding": "chunked"}, 413),
+    ],
+)
+def test_what_strangers_send_and_what_is_too_much_is_refused(headers: dict[str, str], status: int) -> None:
+    assert ask(guard(), "/annotations/S-001", dict(headers), method="POST").status == status
+
+
+@pytest.mark.parametrize(
+    "path", ["/annotations/", "/annotations/a/b/c", "/annotations/a/changes", "/tiles/S-001/0/0_0"]
+)
+def test_nothing_is_sent_where_nothing_is_taken(path: str) -> None:
+    assert ask(guard(), path, dict(POST), method="POST").status == 405
+
+
+def test_who_is_not_logged_in_sends_nothing() -> None:
+    assert ask(guard(everybody_logs_in=True), "/annotations/S-001", dict(POST), method="POST").status == 401

@@ -88,3 +88,27 @@ def test_cohort_init_finds_annotations_of_every_format_beside_the_slide(tmp_path
     cohort = init_cohort(tmp_path, tmp_path / "cohort.csv")
 
     assert [entry.annotations for entry in cohort.entries] == [f"a{suffix}", None]
+
+
+def test_a_file_goes_into_the_project_and_comes_out_for_qupath(gemslide, road_copy, tmp_path):
+    source = write(tmp_path / "a.geojson", SQUARE, BOW)
+    there = ("--slide", road_copy.test_slide, "--project", road_copy.project.root)
+
+    before = gemslide("annotations", "export", tmp_path / "b.geojson", *there)
+    told = json.loads(gemslide("annotations", "import", source, *there, "--json").out)
+    again = json.loads(gemslide("annotations", "import", source, *there, "--json").out)
+    done = gemslide("annotations", "export", tmp_path / "b.geojson", *there)
+    twice = gemslide("annotations", "export", tmp_path / "b.geojson", *there)
+
+    assert (before.code, "nobody has drawn" in before.err) == (1, True)
+    assert (told["saved"], told["unchanged"], again["saved"], again["unchanged"]) == (2, 0, 0, 2)
+    assert (done.code, twice.code) == (0, 1)
+    objects = read_annotations(tmp_path / "b.geojson").objects
+    assert [obj.class_name for obj in objects] == ["warm", "warm"]
+    assert all(obj.geometry.is_valid for obj in objects)
+
+
+def test_a_file_for_a_slide_that_is_not_there_is_refused(gemslide, road_copy, tmp_path):
+    source = write(tmp_path / "a.geojson", SQUARE)
+    done = gemslide("annotations", "import", source, "--slide", "../x", "--project", road_copy.project.root)
+    assert (done.code, "allowed are" in done.err) == (1, True)

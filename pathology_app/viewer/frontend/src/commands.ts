@@ -1,4 +1,5 @@
 // The keys of the viewer. All work wherever the focus is, but in a field or a control that uses them itself.
+import { annotationCommands } from "./annotations/keys";
 import { BUTTON_NAMES } from "./gamepad";
 import type { Command } from "./keys";
 import type { SlideViewer } from "./slide_viewer";
@@ -14,7 +15,7 @@ const STEP = 0.05;
 const FINE_DEGREES = 5;
 
 export function commandsOf(viewer: SlideViewer): Command[] {
-  return [...moves(viewer), ...overlays(viewer), ...tools(viewer), ...pages(viewer)];
+  return [...moves(viewer), ...overlays(viewer), ...tools(viewer), ...annotationCommands(viewer.annotations), ...pages(viewer)];
 }
 
 function moves(viewer: SlideViewer): Command[] {

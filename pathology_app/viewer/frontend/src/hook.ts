@@ -1,4 +1,5 @@
 // What a browser test may ask of the viewer.
+import { type AnnotationHook, hookOf } from "./annotations/hook";
 import type { CompareViewer } from "./compare/compare_viewer";
 import type { SlideViewer } from "./slide_viewer";
 
@@ -24,6 +25,7 @@ export interface TestHook {
   shownHotspots(): number[];
   /** Viewers not yet ended: more than one would be a leak. */
   liveViewers(): number;
+  annotations: AnnotationHook;
 }
 
 /** What a browser test may ask of views side by side. */
@@ -73,6 +75,7 @@ export function exposeHook(viewer: SlideViewer, liveViewers: () => number): void
     currentHotspot: () => viewer.hotspots.current,
     shownHotspots: () => viewer.shownHotspots(),
     liveViewers,
+    annotations: hookOf(viewer.annotations),
   };
 }
 

@@ -3,6 +3,7 @@ import { CompareViewer } from "./compare/compare_viewer";
 import { exposeCompareHook, exposeHook } from "./hook";
 import { catchClicks } from "./links";
 import { SlideViewer } from "./slide_viewer";
+import annotationsCss from "./annotations/style.css";
 import css from "./style.css";
 import type { CompareData, Streamlit, StreamlitComponent } from "./types";
 
@@ -16,7 +17,7 @@ function hostIn(parentElement: StreamlitComponent["parentElement"]): HTMLElement
   const host = document.createElement("div");
   host.className = "gemslide-viewer";
   const style = document.createElement("style");
-  style.textContent = css;
+  style.textContent = css + annotationsCss;
   host.append(style);
   parentElement.append(host);
   return host;

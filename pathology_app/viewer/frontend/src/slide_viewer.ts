@@ -1,5 +1,6 @@
 // One slide on the screen: OpenSeadragon below, layers, marks and tools on a canvas above it, and a panel beside both.
 import OpenSeadragon from "openseadragon";
+import { Annotations } from "./annotations/annotations";
 import { commandsOf } from "./commands";
 import { DamagedAreas } from "./damaged";
 import { box } from "./elements";
@@ -48,6 +49,7 @@ export class SlideViewer {
   readonly panel = new SidePanel(() => this.resized());
   readonly picture: Picture;
   readonly image: ImageAdjust;
+  readonly annotations: Annotations;
   readonly stage = box("stage");
   damaged: DamagedAreas | null = null;
   private readonly colours: TileColours;
@@ -87,6 +89,9 @@ export class SlideViewer {
     this.navigation = new Navigation(this.osd, data.slide);
     this.readAhead = new ReadAhead(this.osd, this.navigation, data.slide, this.tiles);
     this.hotspots = new Hotspots(this.navigation, this.status);
+    this.annotations = this.createAnnotations();
+    this.panel.add("Annotations", this.annotations.panel.element, false);
+    this.toolbar.extras.append(this.annotations.button);
     this.keys = new Keys(commandsOf(this));
     this.host.append(this.keys.element);
     this.picture = new Picture(this.osd.canvas, this.stage);
@@ -104,6 +109,7 @@ export class SlideViewer {
     this.emit = emit;
     this.layers.replace(data.layers);
     this.layerPanel.update();
+    this.annotations.setModelClasses(classesOf(data.layers));
     this.facts.update(data);
     this.hotspots.replace(data.hotspots, this.layers.first?.style.threshold ?? 0);
     this.toolbar.show(data.hotspots.length > 0, this.toolbox.inHand);
@@ -162,25 +168,34 @@ export class SlideViewer {
   }
 
   take(tool: ToolName): void {
+    this.annotations.putAway();
     this.toolbox.take(tool, this.middle());
     this.osd.canvas.focus();
   }
 
   /** Enter: a point of the tool in hand, or what the model says, at the middle of the screen. */
   pressMiddle(): void {
-    this.clicked(this.middle());
+    if (!this.annotations.press(this.middle(), false, true)) {
+      this.clicked(this.middle());
+    }
   }
 
   undoTool(): void {
-    this.toolbox.undo();
+    if (!this.annotations.backspace()) {
+      this.toolbox.undo();
+    }
   }
 
   clearTools(): void {
-    this.toolbox.clear();
+    if (!this.annotations.delete()) {
+      this.toolbox.clear();
+    }
   }
 
   layToolDown(): void {
-    this.toolbox.layDown();
+    if (!this.annotations.layDown()) {
+      this.toolbox.layDown();
+    }
   }
 
   adjustImage(): void {
@@ -205,18 +220,41 @@ export class SlideViewer {
     return this.navigation.transform().toSlide({ x: this.stage.clientWidth / 2, y: this.stage.clientHeight / 2 });
   }
 
+  private createAnnotations(): Annotations {
+    const { slide_id: slideId, mpp0, levels } = this.data.slide;
+    const { width_px: width_px0, height_px: height_px0 } = levels[0]!;
+    return new Annotations(
+      {
+        osd: this.osd, stage: this.stage, slideId, width_px0, height_px0, mpp0,
+        transform: () => this.navigation.transform(),
+        slidePoint: (event) => this.slidePoint(event),
+        middle: () => this.middle(),
+        showBox: (...box) => this.navigation.showBox(...box),
+        panBy: (right, down) => this.navigation.pan(right / this.stage.clientWidth, down / this.stage.clientHeight, true),
+        redraw: () => this.draw(),
+        advise: (text) => this.advise(text),
+        took: () => this.toolbox.layDown(),
+        openPanel: () => this.panel.open("Annotations"),
+      },
+      this.listeners.signal,
+    );
+  }
+
   private listen(): void {
     const { signal } = this.listeners;
     this.osd.addHandler("open", () => this.opened());
     this.osd.addHandler("update-viewport", () => this.draw());
     this.osd.addHandler("animation-finish", () => this.viewChanged());
     this.osd.addHandler("canvas-click", (event) => {
-      if (event.quick) {
-        this.clicked(this.slidePoint(event.originalEvent as MouseEvent));
+      const pointer = event.originalEvent as MouseEvent;
+      if (event.quick && !this.annotations.press(this.slidePoint(pointer), pointer.shiftKey)) {
+        this.clicked(this.slidePoint(pointer));
       }
     });
     this.osd.addHandler("canvas-double-click", (event) => {
-      if (this.toolbox.inHand) {
+      if (this.annotations.finish()) {
+        event.preventDefaultAction = true;
+      } else if (this.toolbox.inHand) {
         event.preventDefaultAction = true;
         this.toolbox.finish();
       }
@@ -266,6 +304,7 @@ export class SlideViewer {
   private hovered(at: Point | null): void {
     const inside = at && this.isInside(at) ? at : null;
     this.toolbox.hover(inside);
+    this.annotations.hover(inside);
     this.readout.show(inside, this.data.slide.mpp0, inside ? this.layers.valuesAt(inside) : []);
   }
 
@@ -323,9 +362,13 @@ export class SlideViewer {
 
   private toolsChanged(): void {
     this.toolbar.show(this.data.hotspots.length > 0, this.toolbox.inHand);
-    this.status.advise(this.toolbox.hint());
-    this.stage.classList.toggle("has-tool", this.toolbox.inHand !== null);
+    this.advise(this.toolbox.hint());
     this.draw();
+  }
+
+  private advise(text: string): void {
+    this.status.advise(text);
+    this.stage.classList.toggle("has-tool", text !== "");
   }
 
   private showLegend(): void {
@@ -347,10 +390,17 @@ export class SlideViewer {
     this.picture.draw(({ context, ratio }) => {
       this.layers.draw(context, transform, ratio);
       this.damaged?.draw(context, transform, slide.levels[0]!, ratio);
+      this.annotations.draw(context, transform, ratio);
       this.hotspots.look(transform, this.stage.clientWidth, this.stage.clientHeight);
       this.picture.drawMarks(transform, hotspots, this.shownHotspots(), this.hotspots.current, probe);
       this.toolbox.draw({ context, transform, mpp0: slide.mpp0 });
     });
     this.scaleBar.show(slide.mpp0 / transform.scale, slide.mpp0);
   }
+}
+
+/** Names of the classes that models know, of layers "model/class". */
+function classesOf(layers: ViewerData["layers"]): string[] {
+  const ofModels = layers.map(({ id }) => id.split("/")).filter(([of, name]) => name !== undefined && of !== "quality");
+  return [...new Set(ofModels.map(([, name]) => decodeURIComponent(name!)))];
 }

@@ -1,0 +1,96 @@
+"""What browsers send of annotations, as drafts: every field checked, nothing taken for granted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from shapely.geometry.base import BaseGeometry
+from starlette.requests import Request
+
+from pipeline.errors import BadAnnotationError, GemslideError
+from pipeline.review import MAX_DRAFTS, Draft, shape_of
+from training.foundation.reading import parse_json
+
+MAX_CHANGES_BYTES = 1 << 20
+MAX_IMPORT_BYTES = 16 << 20
+"""Larger files are imported with `gemslide annotations import`, which does not keep other people's pages waiting."""
+_KEYS = {"id", "revision", "deleted", "kind", "object_type", "geometry", "class", "note"}
+
+
+class TooLargeError(GemslideError):
+    """A request's body is larger than is read."""
+
+    code = "too_large"
+
+
+async def body_of(request: Request, most_bytes: int) -> bytes:
+    """The body of a request. Raises TooLargeError: more than `most_bytes`."""
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > most_bytes:
+            raise TooLargeError(
+                f"More than {most_bytes >> 20} MiB. Import large files with `gemslide annotations import`."
+            )
+    return bytes(body)
+
+
+def drafts_of(body: bytes) -> list[Draft]:
+    """The drafts of {"changes": [...]}.
+
+    Raises:
+        BadAnnotationError: not such JSON, too many, or a field that cannot be.
+    """
+    changes = _listed(_object(body), "changes")
+    if len(changes) > MAX_DRAFTS:
+        raise BadAnnotationError(f"{len(changes)} annotations at once; {MAX_DRAFTS} are the most.")
+    return [_draft(change, f"change {index}") for index, change in enumerate(changes)]
+
+
+def areas_and_line(body: bytes) -> tuple[list[BaseGeometry], BaseGeometry | None]:
+    """The shapes of {"areas": [...], "line": ...}. Raises: as `drafts_of`."""
+    content = _object(body)
+    areas = _listed(content, "areas")[: MAX_DRAFTS + 1]
+    line = content.get("line")
+    shapes = [shape_of(each, where=f"area {index}") for index, each in enumerate(areas)]
+    return shapes, None if line is None else shape_of(line, where="the line")
+
+
+def _object(body: bytes) -> Mapping[str, Any]:
+    try:
+        content = parse_json(body)
+    except (ValueError, RecursionError) as error:
+        raise BadAnnotationError(f"What was sent is not JSON: {error}.") from error
+    if not isinstance(content, dict):
+        raise BadAnnotationError(f"What was sent is {type(content).__name__}, not an object.")
+    return content
+
+
+def _listed(content: Mapping[str, Any], key: str) -> list[Any]:
+    found = content.get(key)
+    if not isinstance(found, list):
+        raise BadAnnotationError(f"{key!r} is {type(found).__name__}, not a list.")
+    return found
+
+
+def _draft(change: Any, where: str) -> Draft:
+    if not isinstance(change, dict) or not change.keys() <= _KEYS:
+        raise BadAnnotationError(f"{where}: expected an object with {', '.join(sorted(_KEYS))}.")
+    class_name = change.get("class")
+    return Draft(
+        shape=shape_of(change.get("geometry"), where=where),
+        kind=_is_a(str, change.get("kind"), f"{where}, kind"),
+        class_name=None if class_name is None else _is_a(str, class_name, f"{where}, class"),
+        note=_is_a(str, change.get("note", ""), f"{where}, note"),
+        annotation_id=_is_a(str, change.get("id"), f"{where}, id"),
+        revision=_is_a(int, change.get("revision"), f"{where}, revision"),
+        is_deleted=_is_a(bool, change.get("deleted", False), f"{where}, deleted"),
+        object_type=_is_a(str, change.get("object_type", "annotation"), f"{where}, object_type"),
+    )
+
+
+def _is_a(kind: type, value: Any, what: str) -> Any:
+    if type(value) is not kind:  # True is an int, too
+        raise BadAnnotationError(f"{what}: {type(value).__name__}, expected {kind.__name__}.")
+    return value

@@ -1,0 +1,381 @@
+// Annotations on one slide: many as tiles, those at hand one by one; drawn, chosen, changed and saved.
+import type OpenSeadragon from "openseadragon";
+import { toggle } from "../elements";
+import type { Point, Transform } from "../geometry";
+import { Api, Refused } from "./api";
+import { type DrawingName, HINTS, Sketch } from "./drawing_tools";
+import { Editor } from "./editor";
+import { Hand } from "./hand";
+import { keyPressed } from "./keys";
+import { Model } from "./model";
+import { paintHandles, paintShape } from "./painting";
+import { AnnotationPanel } from "./panel";
+import { boundsOfGeometry } from "./shapes";
+import { Sync } from "./sync";
+import { TileLayer } from "./tile_layer";
+import type { Annotation, Content, Geometry, Kind } from "./types";
+import { shortId } from "./vector_tile";
+
+export type ToolChoice = "select" | DrawingName;
+
+/** What annotations need of the viewer. */
+export interface Surroundings {
+  osd: OpenSeadragon.Viewer;
+  stage: HTMLElement;
+  slideId: string;
+  width_px0: number;
+  height_px0: number;
+  mpp0: number;
+  transform(): Transform;
+  /** Where an event of the pointer lies on the slide. */
+  slidePoint(event: MouseEvent): Point;
+  middle(): Point;
+  showBox(left_px0: number, top_px0: number, width_px0: number, height_px0: number): void;
+  panBy(right_px: number, down_px: number): void;
+  redraw(): void;
+  /** Say what the tool in hand waits for. */
+  advise(text: string): void;
+  /** A tool of annotations was taken: others are laid down. */
+  took(): void;
+  openPanel(): void;
+}
+
+const SELECT_HINT = "Select: click an annotation; Shift and a click adds one. Drag it, its corners or the dots between them.";
+/** How near a click, or a finger, must come. */
+const [CLICK_PX, TOUCH_PX] = [6, 16];
+/** Of files that a page may send (pathology_app/annotating/bodies.py). */
+const MOST_BYTES = 16 * 2 ** 20;
+/** So many drawn one by one, and the tiles are asked for again instead. */
+const MOST_APART = 400;
+const SMALLEST_VIEW_PX0 = 200;
+
+export class Annotations {
+  readonly model: Model;
+  readonly editor: Editor;
+  readonly sync: Sync;
+  readonly tiles: TileLayer;
+  readonly panel: AnnotationPanel;
+  readonly hand: Hand;
+  /** For the toolbar. */
+  readonly button = toggle("Annotate", "Draw and change annotations (a)", () => this.take(this.tool ?? "select"));
+  sketch: Sketch | null = null;
+  private tool: ToolChoice | null = null;
+  private readonly api: Api;
+  private modelClasses: string[] = [];
+  private isByKey = false;
+  private reach_px = CLICK_PX;
+  private advice = "";
+
+  constructor(
+    private readonly around: Surroundings,
+    signal: AbortSignal,
+  ) {
+    const { slideId, width_px0, height_px0, redraw } = around;
+    this.api = new Api(slideId);
+    this.model = new Model(() => this.sync.outbox, () => this.relook());
+    this.editor = new Editor(this.model, this.api, around, {
+      changed: () => this.refresh(),
+      edited: () => this.sync.kick(),
+      say: (text) => this.panel.say(text),
+    });
+    this.sync = new Sync(this.api, this.model, slideId, storeOfBrowser(), {
+      changed: () => this.refresh(),
+      say: (text) => this.panel.say(text),
+      manyChanged: () => this.askTilesAgain(),
+      kept: (id, newId) => this.editor.renamed(id, newId),
+    });
+    this.panel = new AnnotationPanel(this, this.editor, this.model, around.mpp0, () => this.relook(), this.api.exportLink);
+    const look = {
+      colourOf: (name: string | null) => (this.panel.classes.isSeen(name) ? this.panel.classes.colour(name) : null),
+      isHidden: (short: string) => this.model.isApart(short),
+    };
+    this.tiles = new TileLayer(this.api.tile, width_px0, height_px0, look, redraw);
+    this.hand = new Hand(around, this);
+    this.hand.listen();
+    document.addEventListener("keydown", (event) => keyPressed(event, this, around), { signal, capture: true });
+    const touched = ({ pointerType }: PointerEvent): void => {
+      this.isByKey = false;
+      this.reach_px = pointerType === "mouse" ? CLICK_PX : TOUCH_PX;
+    };
+    around.stage.addEventListener("pointerdown", touched, { signal, capture: true });
+    void this.sync.start(signal);
+  }
+
+  get inHand(): ToolChoice | null {
+    return this.tool;
+  }
+
+  get mayAnnotate(): boolean {
+    return this.sync.outbox !== null && this.sync.summary?.may_annotate === true;
+  }
+
+  /** Classes that models of this slide know: they are offered, too. */
+  setModelClasses(names: string[]): void {
+    this.modelClasses = names;
+  }
+
+  /** Take a tool, or lay it down if it is in hand. */
+  take(tool: ToolChoice): void {
+    if (!this.mayAnnotate) {
+      this.panel.say(this.sync.summary ? "You may not annotate here." : this.sync.state);
+      return;
+    }
+    this.tool = this.tool === tool ? null : tool;
+    this.sketch = this.tool === null || this.tool === "select" ? null : this.sketchOf(this.tool);
+    if (this.tool) {
+      this.around.took();
+      this.around.openPanel();
+      this.bringIntoView();
+    }
+    this.refresh();
+  }
+
+  /** Ends first what is begun, then what is chosen, then the tool. False where there was nothing to end. */
+  layDown(): boolean {
+    if (this.sketch?.hasBegun) {
+      this.sketch.clear();
+    } else if (this.editor.chosen.length) {
+      this.editor.choose(null);
+    } else if (this.tool) {
+      [this.tool, this.sketch] = [null, null];
+    } else {
+      return false;
+    }
+    this.refresh();
+    return true;
+  }
+
+  /** Another tool than these was taken. */
+  putAway(): void {
+    [this.tool, this.sketch] = [null, null];
+    this.refresh();
+  }
+
+  /** A click, or Enter at the middle of the screen. Whether it was taken. */
+  press(at: Point, isMore: boolean, isKey = false): boolean {
+    if (this.tool === null) {
+      return false;
+    }
+    this.isByKey = isKey;
+    const near_px0 = this.reach_px / this.around.transform().scale;
+    if (this.sketch) {
+      this.sketch.press(at, near_px0);
+      this.around.redraw();
+    } else {
+      void this.chooseAt(at, near_px0, isMore);
+    }
+    return true;
+  }
+
+  finish(): boolean {
+    this.sketch?.finish();
+    this.around.redraw();
+    return this.tool !== null;
+  }
+
+  hover(at: Point | null): void {
+    if (this.sketch) {
+      this.sketch.hover(at);
+      this.around.redraw();
+    }
+  }
+
+  /** Backspace: the last point of what is being drawn, else as Delete. */
+  backspace(): boolean {
+    const isDone = this.sketch?.undo() ?? false;
+    this.around.redraw();
+    return isDone || this.delete();
+  }
+
+  /** The active corner, else what is chosen. False where nothing is. */
+  delete(): boolean {
+    if (this.tool === null || !this.editor.chosen.length) {
+      return false;
+    }
+    if (this.editor.corner) {
+      this.editor.deleteCorner();
+    } else {
+      this.editor.delete();
+    }
+    return true;
+  }
+
+  join(): void {
+    void this.editor.join();
+  }
+
+  undo(): void {
+    this.editor.undo();
+  }
+
+  redo(): void {
+    this.editor.redo();
+  }
+
+  toggleShown(): void {
+    this.panel.classes.toggleAll();
+  }
+
+  async find(words: string): Promise<Annotation[]> {
+    try {
+      return await this.api.found(words);
+    } catch (error) {
+      this.sayWhy(error);
+      return [];
+    }
+  }
+
+  goTo(annotation: Annotation): void {
+    this.model.learn([annotation], true);
+    this.editor.choose(annotation.id);
+    const [left, top, right, bottom] = boundsOfGeometry(annotation.geometry);
+    const side = Math.max(SMALLEST_VIEW_PX0, 1.6 * Math.max(right - left, bottom - top));
+    this.around.showBox((left + right - side) / 2, (top + bottom - side) / 2, side, side);
+  }
+
+  importFile(file: File): void {
+    if (file.size > MOST_BYTES) {
+      this.panel.say("Larger than 16 MiB: import it with gemslide annotations import.");
+      return;
+    }
+    this.panel.say(`Importing ${file.name}…`);
+    void this.api.import(file).then(
+      ({ saved, unchanged, beside, dropped }) => {
+        const parts = [`${saved} imported`, unchanged && `${unchanged} were here already`, beside && `${beside} beside what was changed here meanwhile`, dropped && `${dropped} without a shape left out`];
+        this.panel.say(`${parts.filter(Boolean).join(", ")}.`);
+        this.sync.hurry();
+      },
+      (error: unknown) => this.sayWhy(error),
+    );
+  }
+
+  draw(context: CanvasRenderingContext2D, transform: Transform, ratio: number): void {
+    const { clientWidth, clientHeight } = this.around.stage;
+    if (!this.panel.classes.isAllOff) {
+      this.tiles.draw(context, transform, ratio, clientWidth, clientHeight);
+    }
+    for (const [id, content] of this.model.shown()) {
+      this.drawOne(context, transform, id, content);
+    }
+    const last = this.editor.lastContent;
+    if (last && this.tool) {
+      paintHandles(context, this.hand.preview(this.editor.last!) ?? last.geometry, transform, this.editor.corner);
+    }
+    this.sketch?.draw(context, transform);
+    if (this.tool && this.isByKey) {
+      drawCross(context, clientWidth / 2, clientHeight / 2);
+    }
+  }
+
+  /** Scroll the panel, and not the page, to this section. */
+  private bringIntoView(): void {
+    const section = this.panel.element.closest("details");
+    if (section?.parentElement) {
+      section.parentElement.scrollTop = section.offsetTop - section.parentElement.offsetTop;
+    }
+  }
+
+  private drawOne(context: CanvasRenderingContext2D, transform: Transform, id: string, content: Content): void {
+    const isChosen = this.editor.chosen.includes(id);
+    if (isChosen || this.panel.classes.isSeen(content.class)) {
+      paintShape(context, this.hand.preview(id) ?? content.geometry, transform, this.panel.classes.colour(content.class), isChosen);
+    }
+  }
+
+  private sketchOf(tool: DrawingName): Sketch {
+    return new Sketch(tool, (kind: Kind, geometry: Geometry) => {
+      if (tool === "split") {
+        void this.editor.split(geometry);
+      } else {
+        this.editor.add(kind, geometry);
+      }
+    });
+  }
+
+  /** The smallest there; a second click on the same place takes the next larger one. */
+  private async chooseAt(at: Point, near_px0: number, isMore: boolean): Promise<void> {
+    const known = this.model.under(at.x, at.y, near_px0);
+    let found: Annotation[] = [];
+    try {
+      found = await this.api.at(at.x, at.y, near_px0);
+    } catch (error) {
+      this.sayWhy(error);
+    }
+    // What is here is newer than what the server says.
+    const theirs = found.filter(({ id }) => !this.model.isApart(shortId(id)));
+    const ids = [...theirs.map(({ id }) => id), ...known];
+    const size = new Map([...theirs, ...known.map((id) => ({ id, geometry: this.model.content(id)!.geometry }))].map(({ id, geometry }) => [id, extent(geometry)]));
+    ids.sort((one, other) => size.get(one)! - size.get(other)!);
+    const at_ = ids.indexOf(this.editor.last ?? "");
+    const chosen = ids.length ? ids[(at_ + 1) % ids.length]! : null;
+    this.model.learn(theirs.filter(({ id }) => id === chosen), true);
+    this.editor.choose(chosen, isMore);
+  }
+
+  private sayWhy(error: unknown): void {
+    if (!(error instanceof Refused)) {
+      throw error;
+    }
+    this.panel.say(error.message);
+  }
+
+  /** Something is drawn in another place or colour than in its tile. */
+  private relook(): void {
+    this.tiles.lookChanged();
+    if (this.model.numApart > MOST_APART && this.sync.isSaved) {
+      this.askTilesAgain();
+    }
+    this.around.redraw();
+  }
+
+  private askTilesAgain(): void {
+    const { summary } = this.sync;
+    if (summary) {
+      this.tiles.setVersion(`${summary.project}-${summary.change}`);
+      const chosen = new Set(this.editor.chosen);
+      this.model.leaveToTiles((id) => chosen.has(id));
+    }
+    this.around.redraw();
+  }
+
+  private refresh(): void {
+    const { summary, state, isSaved } = this.sync;
+    if (summary) {
+      this.panel.classes.update(summary);
+      const used = summary.classes.map(([name]) => name);
+      this.panel.classMenu.offer([...used, ...this.modelClasses.filter((name) => !used.includes(name))]);
+    }
+    this.button.setAttribute("aria-pressed", String(this.tool !== null));
+    this.panel.show(this.tool, state, isSaved, this.mayAnnotate, summary?.may_export ?? false);
+    const advice = this.tool === null ? "" : this.tool === "select" ? SELECT_HINT : HINTS[this.tool];
+    if (advice !== this.advice) {
+      this.advice = advice;
+      this.around.advise(advice);
+    }
+    this.around.redraw();
+  }
+}
+
+function extent(geometry: Geometry): number {
+  const [left, top, right, bottom] = boundsOfGeometry(geometry);
+  return (right - left) * (bottom - top);
+}
+
+/** Where Enter puts a point. */
+function drawCross(context: CanvasRenderingContext2D, x: number, y: number): void {
+  const path = new Path2D(`M ${x - 16} ${y} H ${x - 4} M ${x + 4} ${y} H ${x + 16} M ${x} ${y - 16} V ${y - 4} M ${x} ${y + 4} V ${y + 16}`);
+  for (const [colour, width] of [["#ffffff", 4], ["#14181f", 2]] as const) {
+    context.strokeStyle = colour;
+    context.lineWidth = width;
+    context.stroke(path);
+  }
+}
+
+/** The browser's own storage; none where it is forbidden. */
+function storeOfBrowser(): Storage | null {
+  try {
+    return window.localStorage;
+  } catch {
+    return null;
+  }
+}

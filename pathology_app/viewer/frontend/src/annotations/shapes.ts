@@ -1,0 +1,248 @@
+// Shapes as paths of points, and what editing does to them. Level-0 pixels.
+import { areaOf, distance, lengthOf, type Point } from "../geometry";
+import type { Geometry, Position } from "./types";
+
+/** One ring (without its closing point), line, or bundle of points. */
+export interface Path {
+  points: Point[];
+  isRing: boolean;
+  isPoints: boolean;
+  /** Which polygon or line of several it belongs to; of a polygon the first path is the outline, the others are holes. */
+  part: number;
+}
+
+/** A corner: which path, and which of its points. */
+export interface Corner {
+  path: number;
+  index: number;
+}
+
+const ELLIPSE_CORNERS = 64;
+
+const pointOf = ([x, y]: Position): Point => ({ x, y });
+const positionOf = ({ x, y }: Point): Position => [x, y];
+const closed = (points: Point[]): Position[] => [...points, points[0]!].map(positionOf);
+
+export function pathsOf(geometry: Geometry): Path[] {
+  const line = (coordinates: Position[], part: number): Path => ({ points: coordinates.map(pointOf), isRing: false, isPoints: false, part });
+  const rings = (polygon: Position[][], part: number): Path[] =>
+    polygon.map((ring) => ({ points: ring.slice(0, -1).map(pointOf), isRing: true, isPoints: false, part }));
+  switch (geometry.type) {
+    case "Point":
+      return [{ ...line([geometry.coordinates], 0), isPoints: true }];
+    case "MultiPoint":
+      return [{ ...line(geometry.coordinates, 0), isPoints: true }];
+    case "LineString":
+      return [line(geometry.coordinates, 0)];
+    case "MultiLineString":
+      return geometry.coordinates.map(line);
+    case "Polygon":
+      return rings(geometry.coordinates, 0);
+    case "MultiPolygon":
+      return geometry.coordinates.flatMap(rings);
+  }
+}
+
+/** The same kind of geometry with other points. */
+export function withPaths(geometry: Geometry, paths: Path[]): Geometry {
+  switch (geometry.type) {
+    case "Point":
+      return { type: "Point", coordinates: positionOf(paths[0]!.points[0]!) };
+    case "MultiPoint":
+      return { type: "MultiPoint", coordinates: paths[0]!.points.map(positionOf) };
+    case "LineString":
+      return { type: "LineString", coordinates: paths[0]!.points.map(positionOf) };
+    case "MultiLineString":
+      return { type: "MultiLineString", coordinates: paths.map(({ points }) => points.map(positionOf)) };
+    case "Polygon":
+      return { type: "Polygon", coordinates: paths.map(({ points }) => closed(points)) };
+    case "MultiPolygon": {
+      const parts = new Map<number, Position[][]>();
+      paths.forEach(({ points, part }) => parts.set(part, [...(parts.get(part) ?? []), closed(points)]));
+      return { type: "MultiPolygon", coordinates: [...parts.values()] };
+    }
+  }
+}
+
+export function isArea(geometry: Geometry): boolean {
+  return geometry.type.endsWith("Polygon");
+}
+
+export function polygon(points: Point[]): Geometry {
+  return { type: "Polygon", coordinates: [closed(points)] };
+}
+
+export function rectangle(from: Point, to: Point): Geometry {
+  return polygon([from, { x: to.x, y: from.y }, to, { x: from.x, y: to.y }]);
+}
+
+/** The ellipse that fills the rectangle between two corners. */
+export function ellipse(from: Point, to: Point): Geometry {
+  const [middle, half] = [{ x: (from.x + to.x) / 2, y: (from.y + to.y) / 2 }, { x: (to.x - from.x) / 2, y: (to.y - from.y) / 2 }];
+  const points = Array.from({ length: ELLIPSE_CORNERS }, (_, index) => {
+    const angle = (2 * Math.PI * index) / ELLIPSE_CORNERS;
+    return { x: middle.x + half.x * Math.cos(angle), y: middle.y + half.y * Math.sin(angle) };
+  });
+  return polygon(points);
+}
+
+export function boundsOfGeometry(geometry: Geometry): [number, number, number, number] {
+  let [left, top, right, bottom] = [Infinity, Infinity, -Infinity, -Infinity];
+  for (const { points } of pathsOf(geometry)) {
+    for (const { x, y } of points) {
+      [left, top, right, bottom] = [Math.min(left, x), Math.min(top, y), Math.max(right, x), Math.max(bottom, y)];
+    }
+  }
+  return [left, top, right, bottom];
+}
+
+/** Moved, and no further than the slide's edges. */
+export function moved(geometry: Geometry, by: Point, width_px0: number, height_px0: number): Geometry {
+  const [left, top, right, bottom] = boundsOfGeometry(geometry);
+  const x = Math.min(Math.max(by.x, -left), width_px0 - right);
+  const y = Math.min(Math.max(by.y, -top), height_px0 - bottom);
+  return mapped(geometry, (point) => ({ x: point.x + x, y: point.y + y }));
+}
+
+function mapped(geometry: Geometry, change: (point: Point) => Point): Geometry {
+  return withPaths(geometry, pathsOf(geometry).map((path) => ({ ...path, points: path.points.map(change) })));
+}
+
+export function cornerAt(geometry: Geometry, corner: Corner): Point | undefined {
+  return pathsOf(geometry)[corner.path]?.points[corner.index];
+}
+
+export function withCorner(geometry: Geometry, corner: Corner, to: Point): Geometry {
+  return edited(geometry, corner.path, (points) => points.with(corner.index, to));
+}
+
+/** A new corner behind another one. */
+export function withNewCorner(geometry: Geometry, behind: Corner, at: Point): Geometry {
+  return edited(geometry, behind.path, (points) => points.toSpliced(behind.index + 1, 0, at));
+}
+
+/** Without a corner; a hole of three goes as a whole. Null where nothing would be left. */
+export function withoutCorner(geometry: Geometry, corner: Corner): Geometry | null {
+  const paths = pathsOf(geometry);
+  const path = paths[corner.path]!;
+  const least = path.isRing ? 3 : path.isPoints ? 1 : 2;
+  if (path.points.length > least) {
+    return edited(geometry, corner.path, (points) => points.toSpliced(corner.index, 1));
+  }
+  const isHole = path.isRing && paths.findIndex(({ part }) => part === path.part) !== corner.path;
+  const kept = paths.filter((each, index) => (isHole ? index !== corner.path : each.part !== path.part));
+  return kept.length ? withPaths(geometry, kept) : null;
+}
+
+function edited(geometry: Geometry, path: number, change: (points: Point[]) => Point[]): Geometry {
+  return withPaths(geometry, pathsOf(geometry).map((each, index) => (index === path ? { ...each, points: change(each.points) } : each)));
+}
+
+/** Every corner, in the order in which keys go through them. */
+export function cornersOf(geometry: Geometry): Corner[] {
+  return pathsOf(geometry).flatMap(({ points }, path) => points.map((_, index) => ({ path, index })));
+}
+
+/** The corner nearest to a point, if it is near enough. */
+export function nearestCorner(geometry: Geometry, to: Point, within: number): Corner | null {
+  let [best, found]: [number, Corner | null] = [within, null];
+  pathsOf(geometry).forEach(({ points }, path) =>
+    points.forEach((point, index) => {
+      const away = distance(point, to);
+      if (away <= best) {
+        [best, found] = [away, { path, index }];
+      }
+    }),
+  );
+  return found;
+}
+
+/** The side whose middle is nearest to a point, as the corner it begins at. */
+export function nearestMiddle(geometry: Geometry, to: Point, within: number): Corner | null {
+  let [best, found]: [number, Corner | null] = [within, null];
+  pathsOf(geometry).forEach(({ points, isRing, isPoints }, path) =>
+    points.forEach((from, index) => {
+      const next = points[index + 1] ?? (isRing ? points[0] : undefined);
+      const away = next && !isPoints ? distance(middleOf(from, next), to) : Infinity;
+      if (away <= best) {
+        [best, found] = [away, { path, index }];
+      }
+    }),
+  );
+  return found;
+}
+
+export function middleOf(from: Point, to: Point): Point {
+  return { x: (from.x + to.x) / 2, y: (from.y + to.y) / 2 };
+}
+
+/** Whether a point lies in an area, or within a distance of a line or of a point. */
+export function contains(geometry: Geometry, at: Point, within: number): boolean {
+  const paths = pathsOf(geometry);
+  if (isArea(geometry) && paths.filter(({ points }) => isIn(points, at)).length % 2 === 1) {
+    return true;
+  }
+  return paths.some(({ points, isRing, isPoints }) =>
+    points.some((from, index) => {
+      const next = points[index + 1] ?? (isRing ? points[0] : undefined);
+      return (isPoints || !next ? distance(from, at) : distanceToSide(from, next, at)) <= within;
+    }),
+  );
+}
+
+function isIn(ring: Point[], at: Point): boolean {
+  let inside = false;
+  ring.forEach((from, index) => {
+    const to = ring[(index + 1) % ring.length]!;
+    if (from.y > at.y !== to.y > at.y && at.x < ((to.x - from.x) * (at.y - from.y)) / (to.y - from.y) + from.x) {
+      inside = !inside;
+    }
+  });
+  return inside;
+}
+
+export function distanceToSide(from: Point, to: Point, at: Point): number {
+  const [dx, dy] = [to.x - from.x, to.y - from.y];
+  const length2 = dx * dx + dy * dy;
+  const share = length2 === 0 ? 0 : Math.min(1, Math.max(0, ((at.x - from.x) * dx + (at.y - from.y) * dy) / length2));
+  return distance(at, { x: from.x + share * dx, y: from.y + share * dy });
+}
+
+/** A drawn line with fewer points, none of which is further from it than `within` (Douglas and Peucker). */
+export function simplified(points: Point[], within: number): Point[] {
+  const kept = new Set([0, points.length - 1]);
+  const waiting: [number, number][] = [[0, points.length - 1]];
+  for (let span = waiting.pop(); span; span = waiting.pop()) {
+    const [first, last] = span;
+    let [furthest, at] = [within, -1];
+    for (let index = first + 1; index < last; index++) {
+      const away = distanceToSide(points[first]!, points[last]!, points[index]!);
+      if (away > furthest) {
+        [furthest, at] = [away, index];
+      }
+    }
+    if (at > 0) {
+      kept.add(at);
+      waiting.push([first, at], [at, last]);
+    }
+  }
+  return points.filter((_, index) => kept.has(index));
+}
+
+/** Area and length in µm, as a person reads them. */
+export function sizeText(geometry: Geometry, mpp0: number): string {
+  const paths = pathsOf(geometry);
+  if (geometry.type.endsWith("Point")) {
+    return paths[0]!.points.length > 1 ? `${paths[0]!.points.length} points` : "one point";
+  }
+  if (!isArea(geometry)) {
+    return `length ${(paths.reduce((sum, { points }) => sum + lengthOf(points), 0) * mpp0).toFixed(1)} µm`;
+  }
+  const outlines = new Set<number>();
+  let area_um2 = 0;
+  for (const { points, part } of paths) {
+    area_um2 += (outlines.has(part) ? -1 : 1) * areaOf(points) * mpp0 * mpp0;
+    outlines.add(part);
+  }
+  return area_um2 >= 1e5 ? `area ${(area_um2 / 1e6).toFixed(3)} mm²` : `area ${area_um2.toFixed(0)} µm²`;
+}

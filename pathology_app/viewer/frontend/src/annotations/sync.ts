@@ -1,0 +1,265 @@
+// Keeps this page and the server the same: sends what lies in the outbox, asks what others have changed, and says how
+// it stands. Nothing leaves the outbox before the server has it.
+import { type Api, Refused } from "./api";
+import type { Model } from "./model";
+import { type Entry, Outbox, type Store } from "./outbox";
+import type { Annotation, Changes, Saved, Summary } from "./types";
+
+const POLL_MS = 4000;
+const LONGEST_WAIT_MS = 30_000;
+const MOST_AT_ONCE = 200;
+const MOST_BYTES = 900_000;
+/** How long other tabs may take to say that they are there. */
+const ANSWER_MS = 300;
+
+export interface SyncEvents {
+  /** Counts, colours, or what is saved are others. */
+  changed(): void;
+  /** Something a person should know, once. */
+  say(text: string): void;
+  /** Too much has changed to be told one by one: the tiles are to be asked for again. */
+  manyChanged(): void;
+  /** Somebody else changed it, too: theirs stays, and this is the new id of what was drawn here. */
+  kept(id: string, newId: string): void;
+}
+
+export class Sync {
+  summary: Summary | null = null;
+  outbox: Outbox | null = null;
+  /** Why nothing is saved, or nothing heard of others, now; empty where it is. */
+  private readonly trouble = { sending: "", asking: "" };
+  private readonly tab = crypto.getRandomValues(new Uint32Array(2)).join("-");
+  private readonly alive = new Set<string>();
+  private readonly channel: BroadcastChannel | null;
+  private isSending = false;
+  private failures = 0;
+  private timer: ReturnType<typeof setTimeout> | undefined;
+  private poller: ReturnType<typeof setTimeout> | undefined;
+  private isOver = false;
+
+  constructor(
+    private readonly api: Api,
+    private readonly model: Model,
+    private readonly slideId: string,
+    private readonly store: Store | null,
+    private readonly events: SyncEvents,
+  ) {
+    this.channel = "BroadcastChannel" in globalThis ? new BroadcastChannel(`gemslide/annotations/${slideId}`) : null;
+    this.channel?.addEventListener("message", ({ data }: MessageEvent<{ from: string; asks?: boolean }>) => this.heard(data));
+  }
+
+  async start(signal: AbortSignal): Promise<void> {
+    signal.addEventListener("abort", () => this.end());
+    window.addEventListener("online", () => this.hurry(), { signal });
+    document.addEventListener("visibilitychange", () => document.hidden || this.hurry(), { signal });
+    await this.poll();
+  }
+
+  get isSaved(): boolean {
+    return (this.outbox?.all().length ?? 0) === 0;
+  }
+
+  /** How it stands, in a few words. */
+  get state(): string {
+    const entries = this.outbox?.all() ?? [];
+    const refused = entries.filter((each) => each.refused !== undefined);
+    const others = entries.filter((each) => each.me !== this.outbox?.me);
+    const waiting = entries.length - refused.length - others.length;
+    const where = this.outbox?.isKept === false ? "in this page only: do not close it" : "in this browser";
+    const trouble = this.trouble.sending || this.trouble.asking;
+    return [
+      trouble,
+      waiting ? `${waiting} not saved yet, kept ${where}.` : "",
+      refused.length ? `${refused.length} refused, kept ${where}: ${refused[0]!.refused}` : "",
+      others.length ? `${others.length} of ${others[0]!.me} wait here until they sign in.` : "",
+      !entries.length && !trouble && this.summary ? "All saved." : "",
+    ]
+      .filter(Boolean)
+      .join(" ");
+  }
+
+  /** Something is in the outbox: send it now. */
+  kick(): void {
+    this.events.changed();
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => void this.send(), this.failures ? this.wait_ms() : 0);
+  }
+
+  /** Ask now what others have changed. */
+  hurry(): void {
+    this.failures = 0;
+    this.kick();
+    clearTimeout(this.poller);
+    void this.poll();
+  }
+
+  private end(): void {
+    this.isOver = true;
+    clearTimeout(this.timer);
+    clearTimeout(this.poller);
+    this.channel?.close();
+  }
+
+  private heard({ from, asks }: { from: string; asks?: boolean }): void {
+    this.alive.add(from);
+    if (asks) {
+      this.channel?.postMessage({ from: this.tab });
+    } else if (this.outbox) {
+      clearTimeout(this.poller);
+      void this.poll();
+    }
+  }
+
+  private async poll(): Promise<void> {
+    try {
+      this.take(await this.api.changes(this.summary?.change ?? null));
+      if (this.trouble.asking) {
+        [this.trouble.asking, this.failures] = ["", 0];
+        this.kick();
+      }
+    } catch (error) {
+      this.trouble.asking = reasonOf(error);
+    }
+    if (!this.isOver) {
+      clearTimeout(this.poller);
+      this.poller = setTimeout(() => void this.poll(), document.hidden ? LONGEST_WAIT_MS : POLL_MS);
+    }
+    this.events.changed();
+  }
+
+  private take(changes: Changes): void {
+    const isFirst = this.summary === null;
+    const isOther = this.summary?.change !== changes.change;
+    this.summary = changes;
+    if (isFirst) {
+      this.open(changes);
+    } else if (isOther && changes.annotations === null) {
+      this.events.manyChanged();
+    } else if (changes.annotations?.length) {
+      this.model.learn(changes.annotations, true);
+    }
+    if (this.outbox && this.outbox.me !== changes.me) {
+      this.outbox.me = changes.me; // somebody else has signed in
+      this.kick();
+    }
+  }
+
+  /** The first answer: now it is known whose project this is, and what this browser still has to send. */
+  private open({ project, me }: Summary): void {
+    this.outbox = new Outbox(this.store, `gemslide/annotations/${project}/${this.slideId}`, this.tab, me);
+    this.channel?.postMessage({ from: this.tab, asks: true });
+    setTimeout(() => {
+      const taken = this.isOver ? [] : this.outbox!.adopt(this.alive);
+      this.model.adopted(taken);
+      if (taken.length) {
+        this.kick();
+      }
+    }, ANSWER_MS);
+    this.events.manyChanged();
+  }
+
+  private async send(): Promise<void> {
+    const entries = this.outbox ? someOf(this.outbox.ready()) : [];
+    if (this.isSending || this.isOver || !entries.length) {
+      return;
+    }
+    this.isSending = true;
+    try {
+      await this.deliver(entries);
+      [this.failures, this.trouble.sending] = [0, ""];
+      this.channel?.postMessage({ from: this.tab });
+    } catch (error) {
+      this.failures++;
+      this.trouble.sending = reasonOf(error);
+    } finally {
+      this.isSending = false;
+    }
+    this.events.changed();
+    if (this.outbox!.ready().length) {
+      this.kick();
+    }
+  }
+
+  private async deliver(entries: Entry[]): Promise<void> {
+    try {
+      this.delivered(entries, await this.api.save(entries.map(({ draft }) => draft)));
+    } catch (error) {
+      if (!(error instanceof Refused) || ![400, 413].includes(error.status)) {
+        throw error;
+      }
+      if (entries.length > 1) {
+        for (const entry of entries) {
+          await this.deliver([entry]); // one of them is refused: the others are not lost for it
+        }
+      } else if (this.outbox!.get(entries[0]!.draft.id)?.stamp === entries[0]!.stamp) {
+        this.outbox!.put(entries[0]!.draft, error.message);
+        this.events.say(`Not saved: ${error.message}`);
+      }
+    }
+  }
+
+  private delivered(entries: Entry[], { saved, conflicts }: Saved): void {
+    const outbox = this.outbox!;
+    this.model.learn([...saved, ...conflicts], true);
+    const theirs = new Map(conflicts.map((each) => [each.id, each]));
+    const ours = new Map(saved.map((each) => [each.id, each]));
+    for (const { draft, stamp } of entries) {
+      const present = outbox.get(draft.id);
+      const conflict = theirs.get(draft.id);
+      if (conflict && present) {
+        this.keepBoth(present, conflict);
+      } else if (present?.stamp === stamp) {
+        outbox.remove(draft.id);
+      } else if (present) {
+        outbox.rebase(draft.id, ours.get(draft.id)?.revision ?? 0); // changed again meanwhile
+      }
+    }
+  }
+
+  /** Theirs stays as it is; ours goes beside it, under an id of its own. A deletion of ours is dropped. */
+  private keepBoth({ draft }: Entry, theirs: Annotation): void {
+    this.outbox!.remove(draft.id);
+    if (draft.deleted) {
+      this.events.say(`Not deleted: ${theirs.changed_by} has changed this annotation meanwhile.`);
+      return;
+    }
+    const id = newId();
+    this.model.put(id, draft);
+    this.events.kept(draft.id, id);
+    const what = theirs.deleted ? "deleted" : "changed";
+    this.events.say(`${theirs.changed_by} has ${what} this annotation meanwhile: theirs and yours are both kept.`);
+  }
+
+  private wait_ms(): number {
+    return Math.min(LONGEST_WAIT_MS, 1000 * 2 ** (this.failures - 1));
+  }
+}
+
+/** As many as one request may hold. */
+function someOf(entries: Entry[]): Entry[] {
+  let bytes = 0;
+  return entries.filter(({ draft }, index) => {
+    bytes += JSON.stringify(draft).length * 1.1;
+    return index === 0 || (index < MOST_AT_ONCE && bytes < MOST_BYTES);
+  });
+}
+
+/** A UUID; `crypto.randomUUID` is not there on pages without https. */
+export function newId(): string {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  bytes[6] = (bytes[6]! & 15) | 64;
+  bytes[8] = (bytes[8]! & 63) | 128;
+  const hex = Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+  return [hex.slice(0, 8), hex.slice(8, 12), hex.slice(12, 16), hex.slice(16, 20), hex.slice(20)].join("-");
+}
+
+function reasonOf(error: unknown): string {
+  if (!(error instanceof Refused)) {
+    throw error;
+  }
+  const reasons: Record<number, string> = {
+    0: "The server does not answer.",
+    401: "You are signed out: sign in again in another tab.",
+  };
+  return reasons[error.status] ?? error.message;
+}

@@ -1,0 +1,194 @@
+// Many annotations as tiles: each is painted once, and moved with the slide from then on.
+import type { Transform } from "../geometry";
+import { type Look, paintTile } from "./painting";
+import { parseVectorTile, TILE_PX, type VectorTile } from "./vector_tile";
+
+interface Tile {
+  level: number;
+  col: number;
+  row: number;
+  /** Of the data; what is older is shown until the newer has come. */
+  version: string | null;
+  asked: string | null;
+  data: VectorTile | null;
+  picture: HTMLCanvasElement | null;
+  /** Of the look it was painted in. */
+  painted: number;
+}
+
+const MOST_TILES = 160;
+const MOST_ASKED = 4;
+/** For painting tiles that have come in, of one frame. */
+const PAINTING_MS = 10;
+const RETRY_MS = 4000;
+
+export class TileLayer {
+  private readonly tiles = new Map<string, Tile>();
+  private version = "";
+  private looks = 0;
+  private underWay = 0;
+  /** Tiles of the last picture that were not there, or not as they are to be. */
+  private missing = 0;
+
+  /**
+   * @param link of a tile: "{level}/{col}_{row}", and the version.
+   * @param changed a tile has come in: the slide is to be drawn again.
+   */
+  constructor(
+    private readonly link: (place: string, version: string) => string,
+    private readonly width_px0: number,
+    private readonly height_px0: number,
+    private readonly look: Look,
+    private readonly changed: () => void,
+  ) {}
+
+  /** All that was seen on the last picture is there and as it is to be. */
+  get isSettled(): boolean {
+    return this.underWay === 0 && this.missing === 0;
+  }
+
+  setVersion(version: string): void {
+    this.version = version;
+  }
+
+  /** Colours are other, or something is to be hidden: all is painted again. */
+  lookChanged(): void {
+    this.looks++;
+  }
+
+  /** Draw what the stage shows; `ratio` device pixels stand for a CSS pixel. */
+  draw(context: CanvasRenderingContext2D, transform: Transform, ratio: number, width: number, height: number): void {
+    if (!this.version) {
+      return;
+    }
+    const ends = performance.now() + PAINTING_MS;
+    const level = this.levelAt(transform.scale * ratio);
+    const fineness = finenessAt(transform.scale * ratio * 2 ** level);
+    const wanted = this.seen(level, transform, width, height);
+    this.missing = 0;
+    for (const tile of wanted) {
+      this.ask(tile);
+      if (tile.data && !this.isPainted(tile, fineness) && performance.now() < ends) {
+        this.paint(tile, fineness);
+      }
+      this.missing += tile.version === this.version && this.isPainted(tile, fineness) ? 0 : 1;
+      this.place(context, tile, transform, ratio);
+    }
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    if (this.missing && wanted.some((tile) => tile.data && !this.isPainted(tile, fineness))) {
+      requestAnimationFrame(this.changed);
+    }
+    this.forget(wanted);
+  }
+
+  /** The level whose pixels are nearest to the screen's. */
+  private levelAt(scale: number): number {
+    const most = Math.ceil(Math.log2(Math.max(1, Math.max(this.width_px0, this.height_px0) / TILE_PX)));
+    return Math.min(most, Math.max(0, Math.round(-Math.log2(scale))));
+  }
+
+  private seen(level: number, transform: Transform, width: number, height: number): Tile[] {
+    const corners = [[0, 0], [width, 0], [0, height], [width, height]].map(([x, y]) => transform.toSlide({ x: x!, y: y! }));
+    const side = TILE_PX * 2 ** level;
+    const range = (values: number[], size_px0: number): [number, number] => [
+      Math.max(0, Math.floor(Math.min(...values) / side)),
+      Math.min(Math.ceil(size_px0 / side) - 1, Math.floor(Math.max(...values) / side)),
+    ];
+    const [firstCol, lastCol] = range(corners.map(({ x }) => x), this.width_px0);
+    const [firstRow, lastRow] = range(corners.map(({ y }) => y), this.height_px0);
+    const found: Tile[] = [];
+    for (let row = firstRow; row <= lastRow; row++) {
+      for (let col = firstCol; col <= lastCol; col++) {
+        found.push(this.tile(level, col, row));
+      }
+    }
+    return found;
+  }
+
+  private tile(level: number, col: number, row: number): Tile {
+    const key = `${level}/${col}_${row}`;
+    const tile = this.tiles.get(key) ?? { level, col, row, version: null, asked: null, data: null, picture: null, painted: -1 };
+    this.tiles.delete(key); // the last used stand last
+    this.tiles.set(key, tile);
+    return tile;
+  }
+
+  private ask(tile: Tile): void {
+    if (tile.version !== this.version && tile.asked !== this.version && this.underWay < MOST_ASKED) {
+      tile.asked = this.version;
+      void this.fetch(tile, this.version);
+    }
+  }
+
+  private async fetch(tile: Tile, version: string): Promise<void> {
+    this.underWay++;
+    try {
+      const response = await fetch(this.link(`${tile.level}/${tile.col}_${tile.row}`, version));
+      if (!response.ok) {
+        throw new Error(`the server answered ${response.status}`);
+      }
+      tile.data = parseVectorTile(await response.arrayBuffer());
+      tile.version = version;
+      tile.painted = -1;
+    } catch {
+      setTimeout(() => {
+        tile.asked = null;
+        this.changed();
+      }, RETRY_MS);
+    } finally {
+      this.underWay--;
+    }
+    this.changed();
+  }
+
+  private isPainted({ picture, painted }: Tile, fineness: number): boolean {
+    return painted === this.looks && picture?.width === TILE_PX * fineness;
+  }
+
+  private paint(tile: Tile, fineness: number): void {
+    const picture = tile.picture ?? document.createElement("canvas");
+    [picture.width, picture.height] = [TILE_PX * fineness, TILE_PX * fineness];
+    const context = picture.getContext("2d")!;
+    context.scale(fineness, fineness);
+    paintTile(context, tile.data!, this.look, 1 / fineness);
+    [tile.picture, tile.painted] = [picture, this.looks];
+  }
+
+  /** The tile, or in its place the part of a coarser one that is there. */
+  private place(context: CanvasRenderingContext2D, tile: Tile, transform: Transform, ratio: number): void {
+    const side = TILE_PX * 2 ** tile.level;
+    for (let level = tile.level; level < tile.level + 5; level++) {
+      const steps = 2 ** (level - tile.level);
+      const key = `${level}/${Math.floor(tile.col / steps)}_${Math.floor(tile.row / steps)}`;
+      const picture = this.tiles.get(key)?.picture;
+      if (picture) {
+        const part = picture.width / steps;
+        transform.apply(context, ratio);
+        context.drawImage(picture, (tile.col % steps) * part, (tile.row % steps) * part, part, part, tile.col * side, tile.row * side, side, side);
+        return;
+      }
+    }
+  }
+
+  private forget(wanted: Tile[]): void {
+    const inUse = new Set(wanted);
+    for (const tile of this.tiles.values()) {
+      if (tile.picture && tile.picture.width > TILE_PX && !inUse.has(tile)) {
+        tile.picture = null; // of several megabytes
+      }
+    }
+    for (const [key, tile] of this.tiles) {
+      if (this.tiles.size <= MOST_TILES) {
+        return;
+      }
+      if (!inUse.has(tile)) {
+        this.tiles.delete(key);
+      }
+    }
+  }
+}
+
+/** How many pixels of a painted tile stand for one of its own: more than one only where level 0 is enlarged. */
+function finenessAt(zoom: number): number {
+  return Math.min(4, Math.max(1, 2 ** Math.ceil(Math.log2(zoom) - 0.5)));
+}

@@ -1,0 +1,77 @@
+"""`gemslide annotations import` and `gemslide annotations export`: between files and the project's database."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from pipeline.annotations import qupath_origin_xy0, read_annotations, write_annotations
+from pipeline.cli_output import Reporter, report_errors
+from pipeline.errors import BadAnnotationError
+from pipeline.project import Project, open_project
+from pipeline.review import exported, import_file
+from pipeline.source_names import SourceNames
+from pipeline.store.reader import StoreReader
+from pipeline.study import actor_here, find_ledger, open_ledger
+
+
+def run_import(path: Path, slide_id: str, project_dir: Path, counts_from: str, *, as_json: bool) -> None:
+    project = open_project(project_dir)
+    reporter = Reporter(as_json=as_json, sources=SourceNames(path, project=project))
+    with report_errors(as_json=as_json, name="annotations", reporter=reporter):
+        reader = _reader(project, slide_id)
+        file = read_annotations(path)
+        origin_xy0 = _origin_xy0(reader, counts_from) if file.format == "qupath" else (0, 0)
+        ledger = open_ledger(project)
+        try:
+            done = import_file(
+                ledger, slide_id, file, actor_here(), size_wh_px0=reader.size_wh_px0, origin_xy0=origin_xy0
+            )
+        finally:
+            ledger.database.close()
+        facts = {
+            "slide_id": slide_id,
+            "saved": done.saved,
+            "unchanged": done.unchanged,
+            "beside": done.beside,
+            "dropped": list(done.dropped),
+        }
+        if as_json:
+            reporter.print_json(facts)
+            return
+    typer.echo(f"{slide_id}: {done.saved} saved, {done.unchanged} were there already")
+    if done.beside:
+        typer.echo(f"  {done.beside} of them beside annotations that were changed in the project meanwhile")
+    for why in done.dropped:
+        typer.echo(f"  dropped: {why}")
+
+
+def run_export(out: Path, slide_id: str, project_dir: Path, counts_from: str, *, as_json: bool) -> None:
+    project = open_project(project_dir)
+    reporter = Reporter(as_json=as_json, sources=SourceNames(out, project=project))
+    with report_errors(as_json=as_json, name="annotations", reporter=reporter):
+        reader = _reader(project, slide_id)
+        if out.exists():
+            raise BadAnnotationError(f"{out}: exists already; it may hold work. Delete it or choose another name.")
+        ledger = find_ledger(project)
+        if ledger is None:
+            raise BadAnnotationError(f"{project.root}: nobody has drawn anything in this project yet.")
+        try:
+            file = exported(ledger, slide_id, origin_xy0=_origin_xy0(reader, counts_from))
+        finally:
+            ledger.database.close()
+        write_annotations(out, file, "qupath")
+        if as_json:
+            reporter.print_json({"slide_id": slide_id, "written": len(file.objects)})
+            return
+    typer.echo(f"{out}: {len(file.objects)} annotations of {slide_id}")
+
+
+def _reader(project: Project, slide_id: str) -> StoreReader:
+    """The slide in the project. Raises GemslideError: it is not there, or damaged."""
+    return StoreReader(project.store_path(slide_id))
+
+
+def _origin_xy0(reader: StoreReader, counts_from: str) -> tuple[int, int]:
+    return qupath_origin_xy0(reader.attributes.bounds_px0) if counts_from == "scanned" else (0, 0)

@@ -1,0 +1,298 @@
+"""The routes of annotations, asked without a server: what is saved, shown, and refused."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from starlette.applications import Starlette
+
+from pathology_app.access import people
+from pathology_app.access.people import Person, Role
+from pathology_app.annotating import bodies, routes
+from pathology_app.annotating.routes import annotation_routes
+from pathology_app.study_ledger import StudyLedger
+from pathology_app.tiles.cache import SlideCache
+from pipeline.project import Project
+from tests.pathology_app.small_project import HEIGHT_PX0, SLIDE_ID, WIDTH_PX0
+
+ROOT = f"/annotations/{SLIDE_ID}"
+OTHER = "S-002"
+
+
+class App:
+    """The routes over a project of two slides."""
+
+    def __init__(self, project: Project) -> None:
+        self.ledger = StudyLedger(project)
+        self._app = Starlette(routes=annotation_routes(SlideCache(project), self.ledger))
+
+    def ask(self, url: str, body: Any = None) -> httpx.Response:
+        async def send() -> httpx.Response:
+            transport = httpx.ASGITransport(self._app)
+            async with httpx.AsyncClient(transport=transport, base_url="http://slides") as client:
+                if body is None:
+                    return await client.get(url)
+                return await client.post(url, content=body if isinstance(body, bytes) else json.dumps(body))
+
+        return asyncio.run(send())
+
+    def save(self, *changes: dict[str, Any], slide_id: str = SLIDE_ID) -> dict[str, Any]:
+        answer = self.ask(f"/annotations/{slide_id}", {"changes": changes})
+        assert answer.status_code == 200, answer.text
+        return dict(answer.json())
+
+    def tile(self, place: str) -> dict[str, Any]:
+        answer = self.ask(f"{ROOT}/tiles/{place}?v=0")
+        assert answer.status_code == 200, answer.text
+        return parsed(answer.content)
+
+
+@pytest.fixture(scope="module")
+def two_slides(project: Project, tmp_path_factory: pytest.TempPathFactory) -> Project:
+    own = Project(tmp_path_factory.mktemp("annotated"))
+    for name in (SLIDE_ID, OTHER):
+        shutil.copytree(project.store_path(SLIDE_ID), own.store_path(name))
+    root = own.store_path(OTHER) / "zarr.json"
+    root.write_text(root.read_text().replace(f'"slide_id": "{SLIDE_ID}"', f'"slide_id": "{OTHER}"'))
+    return own
+
+
+@pytest.fixture
+def app(two_slides: Project) -> Iterator[App]:
+    """Nobody has drawn anything yet."""
+    app = App(two_slides)
+    yield app
+    app.ledger.close()
+    for path in two_slides.root.glob("gemslide.db*"):
+        path.unlink()
+
+
+def change(x: float = 100, y: float = 100, side: float = 200, **said: Any) -> dict[str, Any]:
+    ring = [[x, y], [x + side, y], [x + side, y + side], [x, y + side], [x, y]]
+    drawn = {"kind": "polygon", "geometry": {"type": "Polygon", "coordinates": [ring]}, "class": "tumour"}
+    return {"id": str(uuid.uuid4()), "revision": 0, **drawn, **said}
+
+
+def parsed(content: bytes) -> dict[str, Any]:
+    """What stands in a tile, read as vector_tile.py says."""
+    assert content[:4] == b"GVT1"
+    length = int.from_bytes(content[4:8], "little")
+    header = json.loads(content[8 : 8 + length])
+    at = -(-(8 + length) // 8) * 8
+    found = {"classes": header["classes"], "change": header["change"]}
+    for name, kind, count in (
+        ("ids", ">u4", 2 * header["outlines"]),
+        ("class_of", "u1", header["outlines"]),
+        ("pieces_of", "<u2", header["outlines"]),
+        ("kinds", "u1", header["pieces"]),
+        ("corners_of", "<u2", header["pieces"]),
+        ("corners", "<i2", 2 * header["corners"]),
+        ("cells", "u1", 4 * header["cells"]),
+    ):
+        kind = kind.replace(">", "<")
+        found[name] = np.frombuffer(content, kind, count, at)
+        at += -(-found[name].nbytes // 8) * 8
+    assert at == len(content)
+    return found
+
+
+def test_looking_makes_no_ledger_and_finds_nothing(app: App, two_slides: Project) -> None:
+    changes = app.ask(f"{ROOT}/changes?since=0").json()
+    assert (changes["change"], changes["annotations"], changes["may_annotate"]) == (0, [], True)
+    assert app.tile("0/0_0")["class_of"].size == 0
+    assert app.ask(f"{ROOT}/at/5_5").json() == app.ask(f"{ROOT}/found?words=x").json() == {"annotations": []}
+    assert app.ask(f"{ROOT}/qupath.geojson").json() == {"type": "FeatureCollection", "features": []}
+    assert not list(two_slides.root.glob("gemslide.db*"))
+
+
+def test_what_is_saved_is_told_to_who_asks_what_has_changed(app: App) -> None:
+    saved = app.save(change(note="here"), change(x=700, **{"class": None}))
+    assert [each["revision"] for each in saved["saved"]] == [1, 1]
+
+    changes = app.ask(f"{ROOT}/changes?since=0").json()
+
+    assert sorted(each["note"] for each in changes["annotations"]) == ["", "here"]
+    assert (changes["classes"], changes["without_class"]) == ([["tumour", 1, "0072b2"]], 1)
+    assert app.ask(f"{ROOT}/changes?since={changes['change']}").json()["annotations"] == []
+    assert app.ask(f"{ROOT}/changes").json()["annotations"] is None
+    assert app.ask(f"/annotations/{OTHER}/changes?since=0").json()["annotations"] == []
+
+
+def test_too_many_changes_are_not_listed(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(routes, "MOST_CHANGES", 1)
+    app.save(change(), change(x=700))
+    assert app.ask(f"{ROOT}/changes?since=0").json()["annotations"] is None
+
+
+def test_a_change_of_another_revision_comes_back_with_what_is_there(app: App) -> None:
+    first = change()
+    app.save(first)
+    app.save({**first, "revision": 1, "note": "theirs"})
+
+    result = app.save({**first, "revision": 1, "note": "mine"})
+
+    assert result["saved"] == []
+    assert [(each["note"], each["revision"]) for each in result["conflicts"]] == [("theirs", 2)]
+
+
+def test_a_tile_has_the_outlines_in_its_own_pixels(app: App) -> None:
+    drawn = change(x=600, y=100, side=200)
+    app.save(drawn)
+
+    finest, coarse = app.tile("0/1_0"), app.tile("2/0_0")
+
+    assert finest["corners_of"].tolist() == [5]
+    corners = finest["corners"].reshape(-1, 2) / 32
+    assert (corners.min(0).tolist(), corners.max(0).tolist()) == ([88, 100], [288, 300])
+    coarse_corners = coarse["corners"].reshape(-1, 2) / 32
+    assert (coarse_corners.min(0).tolist(), coarse_corners.max(0).tolist()) == ([150, 25], [200, 75])
+    assert "".join(f"{each:08x}" for each in finest["ids"]) == drawn["id"].replace("-", "")[:16]
+    assert finest["classes"] == ["tumour"]
+    assert app.tile("0/0_0")["class_of"].size == 0
+
+
+def test_a_tile_follows_every_change_and_names_the_change_it_shows(app: App) -> None:
+    drawn = change()
+    app.save(drawn)
+    assert app.tile("0/0_0")["class_of"].size == 1
+    project = app.ask(f"{ROOT}/changes").json()["project"]
+    kept = app.ask(f"{ROOT}/tiles/0/0_0?v={project}-1").headers["cache-control"]
+    app.save({**drawn, "revision": 1, "deleted": True})
+    after = app.ask(f"{ROOT}/tiles/0/0_0?v={project}-1")
+    assert parsed(after.content)["class_of"].size == 0
+    assert ("immutable" in kept, after.headers["cache-control"]) == (True, "no-store")
+
+
+def test_what_is_smaller_than_pixels_is_counted_in_cells(app: App) -> None:
+    app.save(*(change(x=40.5 + 2 * (i % 3), y=40.5, side=1) for i in range(9)), change(x=900, side=1))
+
+    tile = app.tile("2/0_0")
+
+    cells = tile["cells"].reshape(-1, 4).tolist()
+    assert sorted(cells) == [[5, 5, 0, 9], [112, 12, 0, 1]]
+    assert tile["class_of"].size == 0
+
+
+def test_an_outline_beyond_the_tile_is_cut_outside_of_what_is_seen(app: App) -> None:
+    app.save(change(x=1, y=1, side=1200))
+    corners = app.tile("0/1_1")["corners"].reshape(-1, 2) / 32
+    assert corners.min() == -8
+    assert corners.max() == 520
+
+
+def test_every_kind_of_shape_is_in_a_tile(app: App) -> None:
+    line = {"type": "LineString", "coordinates": [[10, 10], [100, 100]]}
+    points = {"type": "MultiPoint", "coordinates": [[10, 10], [100, 100]]}
+    point = {"type": "Point", "coordinates": [50, 60]}
+    ring = [[200, 200], [300, 200], [300, 300], [200, 300], [200, 200]]
+    hole = [[220, 220], [240, 220], [240, 240], [220, 240], [220, 220]]
+    holed = {"type": "Polygon", "coordinates": [ring, hole]}
+    app.save(
+        change(kind="line", geometry=line), change(kind="point", geometry=points),
+        change(kind="point", geometry=point), change(geometry=holed),
+    )  # fmt: skip
+    tile = app.tile("0/0_0")
+    assert sorted(tile["kinds"].tolist()) == [0, 1, 1, 2, 2, 2]
+    assert sorted(tile["pieces_of"].tolist()) == [1, 1, 2, 2]
+
+
+def test_the_smallest_under_a_point_comes_first(app: App) -> None:
+    app.save(change(side=400, note="large"), change(x=150, y=150, side=50, note="small"), change(x=900, note="away"))
+    found = app.ask(f"{ROOT}/at/160.5_160.5?within=2").json()["annotations"]
+    assert [each["note"] for each in found] == ["small", "large"]
+    assert app.ask(f"{ROOT}/at/99_99").json()["annotations"] == []
+    assert len(app.ask(f"{ROOT}/at/99_99?within=3").json()["annotations"]) == 1
+
+
+def test_areas_are_joined_and_split_without_being_saved(app: App) -> None:
+    one, two = change()["geometry"], change(x=200)["geometry"]
+    (joined,) = app.ask(f"{ROOT}/join", {"areas": [one, two]}).json()["areas"]
+    line = {"type": "LineString", "coordinates": [[250, 0], [250, 900]]}
+    pieces = app.ask(f"{ROOT}/split", {"areas": [joined], "line": line}).json()["areas"]
+    assert (joined["type"], len(pieces)) == ("Polygon", 2)
+    assert app.ask(f"{ROOT}/changes").json()["change"] == 0
+
+
+def test_a_file_is_imported_and_goes_out_again(app: App) -> None:
+    feature = {"type": "Feature", "geometry": change()["geometry"], "properties": {"classification": "stroma"}}
+    assert app.ask(f"{ROOT}/import", [feature]).json() == {
+        "saved": 1, "unchanged": 0, "beside": 0, "dropped": 0, "change": 1,
+    }  # fmt: skip
+    answer = app.ask(f"{ROOT}/qupath.geojson")
+    assert answer.headers["content-disposition"] == f'attachment; filename="{SLIDE_ID}.geojson"'
+    assert answer.json()["features"][0]["properties"]["classification"]["name"] == "stroma"
+    assert app.ask(f"{ROOT}/import", answer.content).json()["unchanged"] == 1
+
+
+HOSTILE: list[Any] = [
+    b"", b"{", b"null", b"[]", b'{"changes": 3}', b"\xff\xfe", b"[" * 100_000, {"changes": ["x"]},
+    {"changes": [change(more=1)]}, {"changes": [change(id="../../x")]}, {"changes": [change(id=7)]},
+    {"changes": [change(revision=True)]}, {"changes": [change(revision=-1)]}, {"changes": [change(revision=10**30)]},
+    {"changes": [change(kind="spiral")]}, {"changes": [change(deleted="yes")]}, {"changes": [change(note=None)]},
+    {"changes": [change(note="x" * 2001)]}, {"changes": [change(**{"class": ""})]},
+    {"changes": [change(**{"class": "a\u202eb"})]}, {"changes": [change(object_type="root2")]},
+    {"changes": [change(geometry=None)]}, {"changes": [change(geometry={"type": "Polygon", "coordinates": "x"})]},
+    {"changes": [change(geometry={"type": "Polygon", "coordinates": [[[1, 1], [2, 2]]]})]},
+    {"changes": [change(geometry={"type": "Point", "coordinates": [1, "x"]}, kind="point")]},
+    {"changes": [change(geometry={"type": "Point", "coordinates": [1e300, 2]}, kind="point")]},
+    {"changes": [change(geometry={"type": "GeometryCollection", "geometries": []})]},
+    {"changes": [change(x=WIDTH_PX0 - 10)]}, {"changes": [change(y=-HEIGHT_PX0)]},
+    b'{"changes": [{"id": NaN}]}', {"changes": [change()] * 2}, {"changes": [{}] * 501},
+]  # fmt: skip
+
+
+def test_a_hostile_body_is_one_error_and_nothing_is_saved(app: App) -> None:
+    for body in HOSTILE:
+        answer = app.ask(ROOT, body)
+        assert (answer.status_code, answer.json()["code"]) == (400, "bad_annotation"), body
+    assert app.ask(f"{ROOT}/changes?since=0").json()["annotations"] == []
+
+
+@pytest.mark.parametrize(
+    ("url", "status"),
+    [
+        ("/annotations/nobody/changes", 404), ("/annotations/..%2Fx/changes", 400), (f"{ROOT}/changes?since=-1", 400),
+        (f"{ROOT}/changes?since=1e9", 400), (f"{ROOT}/tiles/9/0_0", 404), (f"{ROOT}/tiles/0/9_0", 404),
+        (f"{ROOT}/tiles/0/0_0.bin", 400), (f"{ROOT}/tiles/99/0_0", 404), (f"{ROOT}/at/1", 400), (f"{ROOT}/at/x_y", 400),
+        (f"{ROOT}/at/1_1?within=x", 400), (f"{ROOT}/else", 400), (ROOT, 400),
+    ],
+)  # fmt: skip
+def test_a_bad_link_is_one_json_error(app: App, url: str, status: int) -> None:
+    answer = app.ask(url)
+    assert answer.status_code == status
+    assert answer.json()["message"]
+    assert answer.headers["cache-control"] == "no-store"
+
+
+def test_a_body_that_is_too_large_is_not_read_to_its_end(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bodies, "MAX_CHANGES_BYTES", 1 << 20)
+    answer = app.ask(ROOT, b"x" * ((1 << 20) + 1))
+    assert (answer.status_code, answer.json()["code"]) == (413, "too_large")
+
+
+@pytest.mark.parametrize(
+    ("role", "may", "may_not"),
+    [
+        (Role.COORDINATOR, ["/changes", "/qupath.geojson"], ["", "/join", "/import"]),
+        (Role.READER, ["/changes"], ["/qupath.geojson"]),
+    ],
+)
+def test_who_may_not_is_refused_on_the_server(
+    app: App, monkeypatch: pytest.MonkeyPatch, role: Role, may: list[str], may_not: list[str]
+) -> None:
+    somebody = Person("ada", frozenset({role}))
+    monkeypatch.setattr(routes, "person_of", lambda scope: somebody)
+    assert people.MAY[role]
+    assert [app.ask(ROOT + path).status_code for path in may] == [200] * len(may)
+    for path in may_not:
+        answer = app.ask(ROOT + path, None if "." in path else {"changes": [change()]})
+        assert (answer.status_code, answer.json()["code"]) == (403, "forbidden")
+    assert app.ask(f"{ROOT}/changes").json()["change"] == 0
