@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pathology_app.text import as_text
-from pathology_app.tiles.cache import OpenPredictions, OpenSlide
+from pathology_app.tiles.cache import OpenSlide
 from pipeline.inference.hotspots import Hotspot
 from pipeline.store.reader import StoreReader
 
@@ -23,20 +23,33 @@ def size_text(size_wh_px0: tuple[int, int], mpp0: float) -> str:
     return f"{width_px0} × {height_px0} px ({width_mm:.1f} × {height_mm:.1f} mm)"
 
 
-def facts_text(reader: StoreReader) -> str:
-    """What to know about a slide, in one line."""
-    facts = [
-        size_text(reader.size_wh_px0, reader.mpp0),
-        f"{reader.mpp0:.4g} µm per pixel",
-        f"{len(reader.levels)} levels",
+def facts_rows(reader: StoreReader) -> list[tuple[str, str]]:
+    """What to know about a slide, as named facts."""
+    about = reader.attributes
+    width_px0, height_px0 = reader.size_wh_px0
+    width_mm, height_mm = (side_px0 * reader.mpp0 / 1000 for side_px0 in reader.size_wh_px0)
+    rows = [
+        ("Size", f"{width_mm:.1f} × {height_mm:.1f} mm, {width_px0} × {height_px0} px"),
+        ("Resolution", f"{reader.mpp0:.4g} µm per pixel, said by: {as_text(about.mpp_source)}"),
+        ("Scanner", as_text(about.scanner_model or "not known")),
+        ("Objective", f"{about.objective_power:g}×" if about.objective_power else "not known"),
+        ("Levels", str(len(reader.levels))),
+        ("Source", f"{as_text(about.source.format)}, SHA-256 {about.source.sha256[:12]}…"),
+        ("Colours", "converted to sRGB with the scanner's ICC profile" if reader.icc else "as scanned: no ICC profile"),
+        ("Read in", as_text(about.ingest.get("utc", "not known"))),
     ]
-    if reader.icc:
-        facts.append("colours converted to sRGB with the scanner's ICC profile")
+    if verdict := (about.qc or {}).get("verdict"):
+        rows.append(("Quality", as_text(verdict)))
+    return rows
+
+
+def damage_note(reader: StoreReader) -> str | None:
+    """What must be said of a slide whose file is damaged."""
     damaged = reader.attributes.damaged_tiles
-    if damaged:
-        of_all = reader.attributes.ingest["damaged"]["of"]
-        facts.append(f"{damaged} of {of_all} tiles are damaged in the slide's file: hatched, and never predicted")
-    return " · ".join(facts)
+    if not damaged:
+        return None
+    of_all = reader.attributes.ingest["damaged"]["of"]
+    return f"{damaged} of {of_all} tiles are damaged in the slide's file: hatched, and never predicted."
 
 
 def default_class(class_names: Sequence[str], hotspots: Sequence[Hotspot]) -> int:
@@ -71,16 +84,6 @@ def damaged_data(slide: OpenSlide) -> dict[str, Any] | None:
     if slide.damaged is None:
         return None
     return {"url": f"/damaged/{slide.reader.slide_id}.png?v={slide.version}", "cell_px0": slide.damaged.cell_px0}
-
-
-def overlay_data(slide_id: str, opened: OpenPredictions, class_index: int) -> dict[str, Any]:
-    """One class's prediction as the viewer takes it (OverlayInfo)."""
-    predictions = opened.predictions
-    return {
-        "url": f"/overlays/{slide_id}/{predictions.model_id}/{class_index}.png?v={opened.version}",
-        "label": f"P({as_text(predictions.class_names[class_index])})",
-        "stride_px0": predictions.stride_px0,
-    }
 
 
 def hotspot_data(hotspots: Iterable[Hotspot], *, stride_px0: float, mpp0: float) -> list[dict[str, Any]]:
@@ -121,7 +124,7 @@ def probability_text(probabilities: Mapping[str, float] | None, class_name: str)
 def probability_rows(probabilities: Mapping[str, float]) -> list[tuple[str, str]]:
     """What the model says about a point, of every class, the likeliest first."""
     ranked = sorted(probabilities.items(), key=lambda named: -named[1])
-    return [(name, f"{probability:.3f}") for name, probability in ranked]
+    return [(as_text(name), f"{probability:.3f}") for name, probability in ranked]
 
 
 def place_text(xy_px0: tuple[int, int], mpp0: float) -> str:

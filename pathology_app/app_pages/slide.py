@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import streamlit as st
 
-from pathology_app import html_tables, presenters
+from pathology_app import presenters
 from pathology_app.session import SlideSession, slide_session
+from pathology_app.slide_layers import layers_of
 from pathology_app.text import READ_ERRORS, as_markdown, as_text, message_of
 from pathology_app.tiles.cache import OpenPredictions, OpenSlide, SlideCache, current_cache
 from pathology_app.viewer.component import slide_viewer
@@ -28,9 +29,8 @@ _HOTSPOT_COLUMNS = {
 }
 
 
-_PROBE_COLUMNS = (html_tables.Column("Class"), html_tables.Column("Probability", "number"))
-_OF_SLIDE = ("slide", "model", "class", "at", "overlay")
-"""What a link says of a slide; the last two are the browser's own (frontend/src/link_state.ts)."""
+_OF_SLIDE = ("slide", "model", "class", "at", "overlay", "layers")
+"""What a link says of a slide; the last three are the browser's own (frontend/src/link_state.ts)."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,13 @@ class Selection:
     class_index: int
     hotspots: list[Hotspot] | None
     """None where they are not known: no list was made, or it cannot be read."""
+    model_ids: list[str]
+    """All that have predictions for the slide."""
+
+    @property
+    def first_layer(self) -> tuple[str, int] | None:
+        """Model and class chosen."""
+        return (self.opened.predictions.model_id, self.class_index) if self.opened else None
 
     @property
     def hotspots_shown(self) -> list[Hotspot]:
@@ -73,13 +80,12 @@ def page(worklist: st.Page) -> None:
     except READ_ERRORS as error:
         _say(error, cache)
         return
-    facts = as_markdown(presenters.facts_text(slide.reader))
-    title.markdown(f"#### {as_markdown(slide.reader.slide_id)}\n{facts}")
+    title.markdown(f"#### {as_markdown(slide.reader.slide_id)}")
     if model_ids:
         selection = _choose(cache, slide, model_ids, model_place, class_place)
     else:
         model_place.caption("No predictions for this slide yet.")
-        selection = Selection(slide, None, 0, None)
+        selection = Selection(slide, None, 0, None, [])
     model_id = selection.opened.predictions.model_id if selection.opened else None
     _view(selection, slide_session(slide.reader.slide_id, model_id))
 
@@ -103,10 +109,10 @@ def _choose(
         opened = cache.predictions(slide_id, model_id)
     except READ_ERRORS as error:
         _say(error, cache)
-        return Selection(slide, None, 0, None)
+        return Selection(slide, None, 0, None, model_ids)
     hotspots = _hotspots(cache, slide_id, model_id)
     class_index = _choose_class(model_id, opened.predictions.class_names, hotspots or [], class_place)
-    return Selection(slide, opened, class_index, hotspots)
+    return Selection(slide, opened, class_index, hotspots, model_ids)
 
 
 def _hotspots(cache: SlideCache, slide_id: str, model_id: str) -> list[Hotspot] | None:
@@ -159,21 +165,25 @@ def _view(selection: Selection, session: SlideSession) -> None:
     viewer_place, list_place = st.columns([4, 1.4])
     with list_place:
         _hotspot_list(selection, session)
-        _probe(selection, session)
     with viewer_place:
         slide_viewer(_viewer_data(selection, session), key=VIEWER_KEY, on_click=lambda: _remember_click(session))
 
 
 def _viewer_data(selection: Selection, session: SlideSession) -> dict[str, object]:
     slide, opened = selection.slide, selection.opened
-    overlay, hotspots = None, []
+    hotspots = []
     if opened:
         stride_px0, mpp0 = opened.predictions.stride_px0, selection.mpp0
-        overlay = presenters.overlay_data(slide.reader.slide_id, opened, selection.class_index)
         hotspots = presenters.hotspot_data(selection.hotspots_shown, stride_px0=stride_px0, mpp0=mpp0)
+    slide_id = slide.reader.slide_id
+    layers, notes = layers_of(current_cache(), slide_id, selection.model_ids, selection.first_layer)
+    if damage := presenters.damage_note(slide.reader):
+        notes.insert(0, damage)
     return {
         "slide": presenters.slide_data(slide),
-        "overlay": overlay,
+        "layers": layers,
+        "notes": notes,
+        "facts": presenters.facts_rows(slide.reader),
         "hotspots": hotspots,
         "goto": {"id": session.goto_id, "hotspot": session.goto_hotspot} if session.goto_id else None,
         "probe": _probe_data(selection, session),
@@ -181,16 +191,17 @@ def _viewer_data(selection: Selection, session: SlideSession) -> dict[str, objec
 
 
 def _probe_data(selection: Selection, session: SlideSession) -> dict[str, object] | None:
+    """What every class's probability is at the last point clicked."""
     if session.probe_xy_px0 is None:
         return None
     x_px0, y_px0 = session.probe_xy_px0
-    return {"x_px0": x_px0, "y_px0": y_px0, "text": _probability_text(selection, x_px0, y_px0)}
-
-
-def _probability_text(selection: Selection, x_px0: int, y_px0: int) -> str:
-    if selection.opened is None or selection.class_name is None:
-        return "no prediction"
-    return presenters.probability_text(selection.opened.predictions.at(x_px0, y_px0), selection.class_name)
+    rows = [("Place", presenters.place_text(session.probe_xy_px0, selection.mpp0))]
+    text = "no prediction"
+    if selection.opened is not None and selection.class_name is not None:
+        probabilities = selection.opened.predictions.at(x_px0, y_px0)
+        text = presenters.probability_text(probabilities, selection.class_name)
+        rows += presenters.probability_rows(probabilities or {})
+    return {"x_px0": x_px0, "y_px0": y_px0, "text": text, "rows": [*rows, *([] if len(rows) > 1 else [("", text)])]}
 
 
 def _remember_click(session: SlideSession) -> None:
@@ -232,17 +243,3 @@ def _why_no_hotspots(selection: Selection) -> str:
     if selection.opened is None:
         return "No predictions to show."
     return "Unknown: there is no list of them that can be read. `gemslide infer` makes it."
-
-
-def _probe(selection: Selection, session: SlideSession) -> None:
-    st.markdown("**Under the last click**")
-    if session.probe_xy_px0 is None:
-        st.caption("Click on the slide to read the prediction there.")
-        return
-    st.caption(as_markdown(presenters.place_text(session.probe_xy_px0, selection.mpp0)))
-    probabilities = selection.opened.predictions.at(*session.probe_xy_px0) if selection.opened else None
-    if probabilities is None:
-        st.markdown("no prediction" if selection.opened is None else "not predicted")
-    else:
-        rows = presenters.probability_rows(probabilities)
-        st.html(html_tables.table(_PROBE_COLUMNS, rows, label="Probabilities at the last click"))

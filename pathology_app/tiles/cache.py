@@ -15,9 +15,10 @@ from pipeline.errors import GemslideError, UnreadableError
 from pipeline.inference.hotspots import Hotspot, read_hotspots
 from pipeline.project import Project, slide_id_of
 from pipeline.store.damaged import read_damaged
-from pipeline.store.labels import read_tissue
-from pipeline.store.layout import PREDICTIONS
-from pipeline.store.overlays import Predictions, list_predictions, read_predictions
+from pipeline.store.labels import has_tissue, read_tissue
+from pipeline.store.layout import PREDICTIONS, QUALITY, TISSUE
+from pipeline.store.overlays import Predictions, list_predictions, read_class_names, read_predictions
+from pipeline.store.qc_scores import Quality, read_quality
 from pipeline.store.reader import StoreReader
 from pipeline.store.screen import ScreenLevel, screen_levels
 from training.foundation.names import ALLOWED, is_name
@@ -25,6 +26,7 @@ from training.foundation.names import ALLOWED, is_name
 PROJECT_VARIABLE = "GEMSLIDE_PROJECT"
 MAX_OPEN_SLIDES = 64
 MAX_OPEN_PREDICTIONS = 32
+MAX_OPEN_MASKS = 16
 MAX_SUMMARIES = 20_000
 """Of a few hundred bytes each; no file stays open for one."""
 
@@ -73,6 +75,32 @@ class OpenPredictions:
 
 
 @dataclass(frozen=True)
+class ClassNames:
+    """What can be shown of a model's predictions, without their values."""
+
+    class_names: tuple[str, ...]
+    stride_px0: float
+    version: str
+
+
+@dataclass(frozen=True)
+class OpenMask:
+    """A slide's tissue mask: uint8 (rows, columns), 1 = tissue, and µm along a cell."""
+
+    mask_yx: NDArray[np.uint8]
+    mpp: float
+    version: str
+
+
+@dataclass(frozen=True)
+class OpenQuality:
+    """A slide's quality scores, with a word that changes when they are written again."""
+
+    quality: Quality
+    version: str
+
+
+@dataclass(frozen=True)
 class SlideSummary:
     """What the worklist says of a slide, without the slide being held open."""
 
@@ -93,6 +121,9 @@ class SlideCache:
         self._open_slide = lru_cache(maxsize=MAX_OPEN_SLIDES)(_open_slide)
         self._summary = lru_cache(maxsize=MAX_SUMMARIES)(_summary)
         self._open_predictions = lru_cache(maxsize=MAX_OPEN_PREDICTIONS)(_open_predictions)
+        self._class_names = lru_cache(maxsize=MAX_SUMMARIES)(_class_names)
+        self._tissue = lru_cache(maxsize=MAX_OPEN_MASKS)(_tissue)
+        self._quality = lru_cache(maxsize=MAX_OPEN_MASKS)(_quality)
 
     def slide(self, slide_id: str) -> OpenSlide:
         """Open a slide.
@@ -123,10 +154,32 @@ class SlideCache:
             BadLinkError, UnknownNameError: no such slide or no predictions of such a model.
             GemslideError, OSError: they are damaged, or may not be read.
         """
+        return self._open_predictions(*self._stamped_predictions(slide_id, model_id))
+
+    def class_names(self, slide_id: str, model_id: str) -> ClassNames:
+        """Of which classes a model says something. Raises: as `predictions`."""
+        return self._class_names(*self._stamped_predictions(slide_id, model_id))
+
+    def tissue(self, slide_id: str) -> OpenMask | None:
+        """The tissue mask; None where the slide has none.
+
+        Raises:
+            BadLinkError: not the name of a slide.
+            GemslideError, OSError: it is damaged, or may not be read.
+        """
         store_path = self._store_path(slide_id)
-        group = store_path / PREDICTIONS / _checked(model_id, what="model")
-        _, version = _stamped(group, what=f"predictions of model {model_id!r} for slide {slide_id!r}")
-        return self._open_predictions(store_path, model_id, version)
+        if not has_tissue(store_path):
+            return None
+        _, version = _stamped(store_path / TISSUE, what=f"the tissue mask of slide {slide_id!r}")
+        return self._tissue(store_path, version)
+
+    def quality(self, slide_id: str) -> OpenQuality | None:
+        """The quality scores; None where the slide was never checked. Raises: as `tissue`."""
+        store_path = self._store_path(slide_id)
+        if not (store_path / QUALITY / "zarr.json").exists():
+            return None
+        _, version = _stamped(store_path / QUALITY, what=f"the quality scores of slide {slide_id!r}")
+        return self._quality(store_path, version)
 
     def hotspots(self, slide_id: str, model_id: str) -> list[Hotspot] | None:
         """A model's hotspots on a slide, highest score first; None where no list was made: not the same as none found.
@@ -140,6 +193,12 @@ class SlideCache:
         if not os.path.lexists(folder / "hotspots.json"):
             return None
         return read_hotspots(self.project.root, slide_id, model_id)
+
+    def _stamped_predictions(self, slide_id: str, model_id: str) -> tuple[Path, str, str]:
+        store_path = self._store_path(slide_id)
+        group = store_path / PREDICTIONS / _checked(model_id, what="model")
+        _, version = _stamped(group, what=f"predictions of model {model_id!r} for slide {slide_id!r}")
+        return store_path, model_id, version
 
     def _store_path(self, slide_id: str) -> Path:
         return self.project.store_path(_checked(slide_id, what="slide"))
@@ -184,6 +243,19 @@ def _open_slide(store_path: Path, version: str) -> OpenSlide:
 
 def _open_predictions(store_path: Path, model_id: str, version: str) -> OpenPredictions:
     return OpenPredictions(read_predictions(store_path, model_id), version)
+
+
+def _class_names(store_path: Path, model_id: str, version: str) -> ClassNames:
+    return ClassNames(*read_class_names(store_path, model_id), version)
+
+
+def _tissue(store_path: Path, version: str) -> OpenMask:
+    return OpenMask(*read_tissue(store_path), version)
+
+
+def _quality(store_path: Path, version: str) -> OpenQuality | None:
+    quality = read_quality(store_path)
+    return OpenQuality(quality, version) if quality else None
 
 
 def _summary(store_path: Path, version: str) -> SlideSummary:

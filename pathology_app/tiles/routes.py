@@ -2,6 +2,7 @@
 
     /tiles/{slide_id}/{level}/{col}_{row}      levels as `pipeline.store.screen` counts them; see tile_body.py
     /overlays/{slide_id}/{model_id}/{class_index}.png
+    /layers/{slide_id}/tissue.png      /layers/{slide_id}/quality/{score_index}.png
     /damaged/{slide_id}.png
     /thumbnails/{slide_id}.jpg
     /viewer/viewer-{hash}.js
@@ -16,6 +17,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import anyio
+import numpy as np
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import BaseRoute, Route
@@ -102,6 +104,28 @@ class TileServer:
 
         return await self._answer(request, find, "image/png")
 
+    async def layer(self, request: Request) -> Response:
+        (wanted,) = _match(request, r"(tissue|quality/\d{1,4})\.png", "tissue.png or quality/{score_index}.png")
+        slide_id = request.path_params["slide_id"]
+        find = (
+            (lambda: self._tissue(slide_id))
+            if wanted == "tissue"
+            else (lambda: self._quality(slide_id, int(wanted.removeprefix("quality/"))))
+        )
+        return await self._answer(request, find, "image/png")
+
+    def _tissue(self, slide_id: str) -> Found:
+        tissue = self._cache.tissue(slide_id)
+        if tissue is None:
+            raise UnknownNameError(f"slide {slide_id!r}: has no tissue mask")
+        return f"{tissue.version}-tissue", lambda: overlay_png(tissue.mask_yx.astype(np.float32))
+
+    def _quality(self, slide_id: str, index: int) -> Found:
+        opened = self._cache.quality(slide_id)
+        if opened is None or index >= len(opened.quality.names):
+            raise UnknownNameError(f"slide {slide_id!r}: has no quality score {index}")
+        return f"{opened.version}-quality-{index}", lambda: overlay_png(opened.quality.scores_cyx[index])
+
     async def _answer(self, request: Request, find: Callable[[], Found], media_type: str) -> Response:
         known = request.headers.get("if-none-match", "")
 
@@ -143,12 +167,14 @@ def viewer_routes(cache: SlideCache) -> list[BaseRoute]:
         for path, handler in (
             ("/tiles/{slide_id}/{rest:path}", server.tile),
             ("/overlays/{slide_id}/{model_id}/{rest:path}", server.overlay),
+            ("/layers/{slide_id}/{rest:path}", server.layer),
             ("/damaged/{rest:path}", server.damaged),
             ("/thumbnails/{rest:path}", server.thumbnail),
             ("/viewer/{rest:path}", viewer_bundle),
             # Else Streamlit would answer with its page.
             ("/tiles/{rest:path}", _bad_link),
             ("/overlays/{rest:path}", _bad_link),
+            ("/layers/{rest:path}", _bad_link),
         )
     ]
 

@@ -33,7 +33,12 @@ def read_annotations(path: Path) -> AnnotationFile:
     Raises:
         BadAnnotationError: not there, too large, of another kind, damaged, or with a class that cannot be called so.
     """
-    file = _parsed(path, _read(path))
+    return parse_annotations(_read(path), path)
+
+
+def parse_annotations(data: bytes, path: Path) -> AnnotationFile:
+    """What a file's bytes say; `path` is for messages. Raises: as `read_annotations`."""
+    file = _parsed(path, data)
     _check_class_names(file)
     return file
 

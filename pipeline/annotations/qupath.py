@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
@@ -131,6 +131,18 @@ def _geometries(geometry: Mapping[str, Any], where: str, reading: _Reading) -> I
         raise BadAnnotationError(f"{where}: a geometry of type {kind!r}; known are {', '.join(GEOMETRIES)}.")
 
 
+def read_geometry(geometry: Any, where: str) -> tuple[BaseGeometry | None, list[str]]:
+    """The one shape of a parsed GeoJSON geometry; None where nothing is left of it, and why.
+
+    Raises:
+        BadAnnotationError: not a geometry, several in a collection, or one that cannot be built.
+    """
+    if not isinstance(geometry, dict) or geometry.get("type") not in GEOMETRIES[:-1]:
+        raise BadAnnotationError(f"{where}: its geometry is none of {', '.join(GEOMETRIES[:-1])}.")
+    reading = _Reading()
+    return next(_geometries(geometry, where, reading), None), reading.dropped
+
+
 def _listed(value: Any, where: str) -> list[Any]:
     if isinstance(value, list):
         return value
@@ -194,24 +206,7 @@ def write_qupath(path: Path, file: AnnotationFile) -> list[str]:
         What QuPath cannot hold, one sentence each.
     """
     ids = _ids(file)
-    write_features(
-        path,
-        (
-            feature(
-                _geometry_json(obj),
-                object_id,
-                obj.object_type,
-                is_locked=obj.is_locked,
-                nucleus=mapping(obj.nucleus) if obj.nucleus is not None else None,
-                name=obj.name,
-                color=list(obj.color_rgb) if obj.color_rgb else None,
-                classification=_classification(obj, file),
-                measurements={key: _finite(value) for key, value in obj.measurements.items()},
-                metadata=dict(obj.metadata),
-            )
-            for object_id, obj in zip(ids, file.objects, strict=True)
-        ),
-    )
+    write_features(path, _features_of(file, ids))
     notes = []
     new_ids = sum(obj.object_id not in (None, new) for obj, new in zip(file.objects, ids, strict=True))
     if new_ids:
@@ -223,6 +218,27 @@ def write_qupath(path: Path, file: AnnotationFile) -> list[str]:
     if tools:
         notes.append(f"{tools} objects keep their points but not the tool they were drawn with")
     return notes
+
+
+def qupath_features(file: AnnotationFile) -> Iterator[dict[str, Any]]:
+    """The features of a FeatureCollection that QuPath opens."""
+    return _features_of(file, _ids(file))
+
+
+def _features_of(file: AnnotationFile, ids: Sequence[str]) -> Iterator[dict[str, Any]]:
+    for object_id, obj in zip(ids, file.objects, strict=True):
+        yield feature(
+            _geometry_json(obj),
+            object_id,
+            obj.object_type,
+            is_locked=obj.is_locked,
+            nucleus=mapping(obj.nucleus) if obj.nucleus is not None else None,
+            name=obj.name,
+            color=list(obj.color_rgb) if obj.color_rgb else None,
+            classification=_classification(obj, file),
+            measurements={key: _finite(value) for key, value in obj.measurements.items()},
+            metadata=dict(obj.metadata),
+        )
 
 
 def _classification(obj: AnnotationObject, file: AnnotationFile) -> dict[str, Any] | None:

@@ -17,7 +17,7 @@ from shapely.geometry import MultiPolygon
 from shapely.geometry.base import BaseGeometry
 
 from pipeline.annotations.crossings import check_crossings
-from pipeline.annotations.objects import AnnotationFile
+from pipeline.annotations.objects import AnnotationFile, AnnotationObject
 from pipeline.annotations.region import Region
 from pipeline.annotations.rings import polygons_of
 
@@ -81,6 +81,17 @@ def repair(geometry: BaseGeometry) -> BaseGeometry:
     # Where corners lie a rounding error apart GEOS may leave a crossing of that size; a buffer of nothing closes it.
     parts = polygons_of(solid if solid.is_valid else solid.buffer(0))
     return parts[0] if len(parts) == 1 else MultiPolygon(parts)
+
+
+def repaired_area(area: BaseGeometry, where: str) -> BaseGeometry:
+    """One area, made valid; empty where nothing has area.
+
+    Raises:
+        BadAnnotationError: it crosses itself more often than can be repaired in a moment.
+    """
+    if not area.is_valid:
+        check_crossings([AnnotationObject(area, where)])
+    return repair(area)
 
 
 def labelled_regions(file: AnnotationFile) -> tuple[list[Region], RepairReport]:

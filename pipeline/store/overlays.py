@@ -132,6 +132,16 @@ def read_prediction_grid(store: Path, model_id: str) -> PredictionGrid:
     return PredictionGrid(model_id, said.class_names, (shape[1], shape[2]), said.stride_px0)
 
 
+def read_class_names(store: Path, model_id: str) -> tuple[tuple[str, ...], float]:
+    """Classes of a model's predictions, and level-0 pixels along a cell, without the values.
+
+    Raises:
+        UnreadableError: none there, or damaged.
+    """
+    grid = read_prediction_grid(store, model_id)
+    return grid.class_names, grid.stride_px0
+
+
 def read_predictions(store: Path, model_id: str) -> Predictions:
     """Predictions of one model.
 

@@ -13,6 +13,7 @@ from sqlalchemy import Connection
 from sqlalchemy.dialects import postgresql, sqlite
 
 from pipeline.study.chain import FIRST, Change, append, canonical, digest
+from pipeline.study.chain import utc_now as utc_now
 from pipeline.study.ledger import Ledger
 from pipeline.study.rows import PROJECT_LOG, STUDY, STUDY_SUBJECT, hash_row
 from pipeline.study.tables import study

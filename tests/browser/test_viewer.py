@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import statistics
 import time
 from typing import TYPE_CHECKING, Any
@@ -190,7 +191,7 @@ def test_no_padding_shows_at_the_right_and_bottom_edge(page: Page, server: Serve
         wheel(page, -2)
     page.screenshot(path=ARTIFACTS / "slide-corner.png")
     assert scales[0] < 0.6
-    assert scales[-1] > 6
+    assert scales[-1] > 5
 
 
 EDGE_PX = 5
@@ -244,27 +245,27 @@ def test_the_overlay_changes_without_the_server(page: Page, server: Server) -> N
     ring = f"overlayColour({x_px0 + 64}, {y_px0})"
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
-    assert hook(page, colour)[3] == 102  # opacity 0.4
+    assert hook(page, colour)[3] == 128  # opacity 0.5
     assert hook(page, "overlayColour(700, 300)")[3] == 0  # below the threshold
     assert hook(page, "overlayColour(20, 20)")[3] == 0  # not predicted
 
-    page.get_by_label("Threshold").fill("0.9")
+    page.get_by_label("Threshold", exact=True).fill("0.9")
     assert hook(page, ring)[3] == 0  # 0.87
-    assert hook(page, colour)[3] == 102  # 0.97
-    page.get_by_label("Threshold").fill("0")
-    assert hook(page, "overlayColour(700, 300)")[3] == 102
+    assert hook(page, colour)[3] == 128  # 0.97
+    page.get_by_label("Threshold", exact=True).fill("0")
+    assert hook(page, "overlayColour(700, 300)")[3] == 128
     assert hook(page, "overlayColour(20, 20)")[3] == 0
     page.screenshot(path=ARTIFACTS / "slide-threshold-0.png")
 
-    page.get_by_label("Opacity").fill("1")
-    turbo = hook(page, colour)
-    page.get_by_label("Colours").select_option("Viridis")
-    assert turbo[3] == hook(page, colour)[3] == 255
-    assert turbo != hook(page, colour)
+    page.get_by_label("Opacity", exact=True).fill("1")
+    signal = hook(page, colour)
+    page.get_by_label("Colours", exact=True).select_option("Viridis")
+    assert signal[3] == hook(page, colour)[3] == 255
+    assert signal != hook(page, colour)
 
     page.keyboard.press("o")
     assert hook(page, colour)[3] == 0
-    page.get_by_label("Prediction").check()
+    page.get_by_label("Show P(positive)").check()
     assert hook(page, colour)[3] == 255
     assert [url for url in asked if not url.endswith("/favicon.png")] == []  # asked for when a link changes
 
@@ -272,7 +273,7 @@ def test_the_overlay_changes_without_the_server(page: Page, server: Server) -> N
 def test_the_overlay_lies_on_the_predicted_cells(page: Page, server: Server) -> None:
     """The cell's edge falls between the same two level-0 pixels as in the table of predictions."""
     open_slide(page, server)
-    page.get_by_label("Threshold").fill("0.9")
+    page.get_by_label("Threshold", exact=True).fill("0.9")
     page.keyboard.press("n")
     wait_until(page, "hook.currentHotspot() === 0 && hook.isSettled()")
     page.get_by_role("button", name="40×", exact=True).click()
@@ -281,7 +282,7 @@ def test_the_overlay_lies_on_the_predicted_cells(page: Page, server: Server) -> 
 
     inside = [(left, top + 31), (left + 63, top + 31), (left + 31, top), (left + 31, top + 63)]
     outside = [(left - 1, top + 31), (left + 64, top + 31), (left + 31, top - 1), (left + 31, top + 64)]
-    assert [hook(page, f"overlayColour({x}, {y})")[3] for x, y in inside] == [102] * 4
+    assert [hook(page, f"overlayColour({x}, {y})")[3] for x, y in inside] == [128] * 4
     assert [hook(page, f"overlayColour({x}, {y})")[3] for x, y in outside] == [0] * 4
 
 
@@ -350,20 +351,20 @@ def test_rings_follow_the_threshold_and_a_message_ends_where_its_hotspot_leaves_
 ) -> None:
     open_slide(page, server)
     assert hook(page, "shownHotspots()") == [0, 1]
-    page.get_by_label("Threshold").fill("0.9")  # the second reaches 0.81
+    page.get_by_label("Threshold", exact=True).fill("0.9")  # the second reaches 0.81
     assert hook(page, "shownHotspots()") == [0]
     for _ in range(2):  # the next one is the first again
         page.keyboard.press("n")
         wait_until(page, "hook.currentHotspot() === 0 && hook.isSettled()")
     page.get_by_text("Hotspot 1 of 2 · positive 0.97").wait_for()
 
-    page.get_by_label("Threshold").blur()
+    page.get_by_label("Threshold", exact=True).blur()
     for _ in range(2):
         page.keyboard.press("Shift+ArrowRight")
     page.get_by_text("Hotspot 1 of 2").wait_for(state="detached")
     assert hook(page, "currentHotspot()") == 0
 
-    page.get_by_label("Threshold").fill("1")
+    page.get_by_label("Threshold", exact=True).fill("1")
     page.keyboard.press("n")
     page.get_by_text("No hotspot reaches the threshold.").wait_for()
 
@@ -372,20 +373,20 @@ def test_a_link_leads_to_the_same_view_class_and_colours_also_after_a_reload(pag
     open_slide(page, server)
     page.keyboard.press("5")  # 20x
     page.keyboard.press("ArrowLeft")
-    page.get_by_label("Threshold").fill("0.7")
-    page.get_by_label("Colours").select_option("Viridis")
+    page.get_by_label("Threshold", exact=True).fill("0.7")
+    page.get_by_label("Colours", exact=True).select_option("Viridis")
     page.keyboard.press("o")
     wait_until(page, "hook.isSettled()")
     before = hook(page, "placement()")
-    wait_for(page, "location.search.includes('at=') && location.search.includes('overlay=0.40,0.70,Viridis,off')")
+    wait_for(page, "location.search.includes('at=') && location.search.includes('overlay=0.50,0.70,Viridis,off')")
 
     other = page.context.new_page()
     for opened in (page, other):
         opened.goto(page.url)
-        wait_until(opened, "hook.isSettled() && hook.hasOverlay()")
+        wait_until(opened, "hook.isSettled()")
         assert hook(opened, "placement()") == pytest.approx(before, rel=1e-3, abs=1)
-        assert not opened.get_by_label("Prediction").is_checked()
-        assert opened.get_by_label("Threshold").input_value() == "0.7"
+        assert not opened.get_by_label("Show P(positive)").is_checked()
+        assert opened.get_by_label("Threshold", exact=True).input_value() == "0.7"
     page.keyboard.press("o")
     (x_px0, y_px0), _ = HOTSPOTS_XY_PX0
     assert hook(page, "shownHotspots()") == [0, 1]
@@ -472,3 +473,100 @@ def test_a_tile_on_a_kept_connection_is_quick(server: Server) -> None:
     quartile_ms = 1000 * statistics.quantiles(seconds)[0]  # other tests may run beside this one
     print(f"a quarter of 30 tiles on one connection took less than {quartile_ms:.1f} ms")
     assert quartile_ms < 20
+
+
+def turned_places(page: Page) -> list[tuple[float, float]]:
+    """Where the first hotspot and the slide's corners lie on the screen."""
+    points = [HOTSPOTS_XY_PX0[0], (0, 0), (WIDTH_PX0, 0)]
+    return [(at["x"], at["y"]) for at in (hook(page, f"toScreen({x}, {y})") for x, y in points)]
+
+
+def test_overlay_and_clicks_follow_a_slide_that_is_turned_and_mirrored(page: Page, server: Server) -> None:
+    open_slide(page, server)
+    (x_px0, y_px0), _ = HOTSPOTS_XY_PX0
+    dark = [(480, 864), (900, 650), (1000, 500)]
+    before = turned_places(page)
+    upright = [hook(page, f"slideColour({x}, {y})")[:3] for x, y in dark]
+
+    for keys in (["t"], ["v"], [".", "."]):
+        for key in keys:
+            page.keyboard.press(key)
+        wait_until(page, "hook.isSettled()")
+        assert turned_places(page) != before
+        before = turned_places(page)
+        shown = [hook(page, f"slideColour({x}, {y})")[:3] for x, y in dark]
+        assert np.abs(np.array(shown, float) - np.array(upright, float)).max() < 60, "of smoothing, no other tissue"
+        inside = [(x_px0 + dx, y_px0 + dy) for dx in (-80, 80) for dy in (-80, 80)]
+        outside = [(x_px0 + dx, y_px0 + dy) for dx in (-112, 112) for dy in (-112, 112)]
+        assert all(hook(page, f"overlayColour({x}, {y})")[3] == 128 for x, y in inside)
+        assert all(hook(page, f"overlayColour({x}, {y})")[3] == 0 for x, y in outside)
+        stage, at = page.locator(".marks").bounding_box(), hook(page, f"toScreen({x_px0 + 0.5}, {y_px0 + 0.5})")
+        assert stage
+        page.mouse.click(stage["x"] + at["x"], stage["y"] + at["y"])
+        page.get_by_role("cell", name="240 µm right, 432 µm down").wait_for()
+        page.mouse.click(stage["x"] + 3, stage["y"] + stage["height"] - 3)
+    page.screenshot(path=ARTIFACTS / "slide-turned.png")
+    wait_for(page, "/at=[^&]*,[0-9]+,m/.test(location.search)")
+
+    page.reload()
+    wait_until(page, "hook.isSettled()")
+    assert np.array(turned_places(page)) == pytest.approx(np.array(before), abs=1.5)
+    page.keyboard.press("V")
+    wait_until(page, "hook.isSettled()")
+    (_, _), (left, top), (right, upper) = turned_places(page)
+    assert right > left
+    assert upper == pytest.approx(top)
+
+
+def test_lengths_areas_and_counts_are_measured_by_mouse_and_by_keyboard(page: Page, server: Server) -> None:
+    open_slide(page, server)
+    stage = page.locator(".marks").bounding_box()
+    assert stage
+
+    def click(x_px0: float, y_px0: float) -> None:
+        at = hook(page, f"toScreen({x_px0}, {y_px0})")
+        page.mouse.click(stage["x"] + at["x"], stage["y"] + at["y"])
+
+    page.keyboard.press("m")
+    page.get_by_text("Ruler: click where it begins.").wait_for()
+    click(300, 400)
+    click(700, 700)
+    (length,) = hook(page, "measured()")
+    assert float(length.removesuffix(" µm")) == pytest.approx(250, abs=3)
+    page.keyboard.press("M")
+    for corner in ((300, 300), (1100, 300), (1100, 900), (300, 900)):
+        click(*corner)
+    click(300, 900)
+    area = hook(page, "measured()")[1]
+    assert area.startswith("0.12 mm² · 1.4 mm around") or area.startswith("0.1")
+
+    page.keyboard.press("c")
+    page.get_by_text("1 mm²: 0 counted").wait_for()
+    page.keyboard.press("Enter")
+    page.keyboard.press("Enter")
+    assert hook(page, "counted()") == 2
+    page.keyboard.press("Backspace")
+    assert hook(page, "counted()") == 1
+    page.screenshot(path=ARTIFACTS / "slide-measured.png")
+    page.keyboard.press("Escape")
+    assert hook(page, "inHand()") is None
+    click(480, 864)
+    page.get_by_role("cell", name="432 µm down").wait_for()
+    page.keyboard.press("Delete")
+    assert hook(page, "measured()") == []
+    assert hook(page, "counted()") is None
+
+
+def test_tissue_is_shown_as_an_outline_beside_the_prediction_and_stays_in_the_link(page: Page, server: Server) -> None:
+    open_slide(page, server)
+    page.locator("summary", has_text=re.compile(r"^Tissue$")).click()
+    page.get_by_label("Show Tissue", exact=True).check()
+    wait_until(page, "hook.isSettled() && hook.hasOverlay()")
+    assert hook(page, "overlayColour(480, 864)")[3] == 128, "the prediction is there"
+    assert hook(page, "overlayColour(700, 500)")[3] == 0, "inside of the outline nothing is tinted"
+    wait_for(page, "location.search.includes('layers=tissue:')")
+
+    page.reload()
+    wait_until(page, "hook.isSettled() && hook.hasOverlay()")
+    assert page.get_by_label("Show Tissue", exact=True).is_checked()
+    page.screenshot(path=ARTIFACTS / "slide-layers.png")

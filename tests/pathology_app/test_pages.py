@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,11 @@ from pipeline.project import Project
 from tests.pathology_app.many_slides import make_many_slides
 from tests.pathology_app.opened import hrefs, html_of, linked, open_page, said, viewer_data
 from tests.pathology_app.small_project import MODEL_ID, SLIDE_ID
+
+
+def first_layer(data: dict[str, Any]) -> dict[str, Any]:
+    (first,) = [layer for layer in data["layers"] if layer["is_first"]]
+    return first
 
 
 @pytest.mark.usefixtures("serve_project")
@@ -48,7 +54,7 @@ def test_a_link_opens_the_slide_in_the_viewer() -> None:
 
     data = viewer_data(page)
     assert data["slide"]["slide_id"] == SLIDE_ID
-    assert data["overlay"]["label"] == "P(positive)"
+    assert first_layer(data)["label"] == "P(positive)"
     assert len(data["hotspots"]) == 2
     assert list(page.dataframe[0].value["score"]) == pytest.approx([0.97, 0.81], abs=1e-3)
 
@@ -60,12 +66,12 @@ def test_the_link_names_the_class_and_hotspots_are_those_of_the_class_shown() ->
     assert page.query_params["class"] == "negative"
 
     page = open_page(**{"slide": SLIDE_ID, "class": "negative"})
-    assert viewer_data(page)["overlay"]["label"] == "P(negative)"
+    assert first_layer(viewer_data(page))["label"] == "P(negative)"
     assert viewer_data(page)["hotspots"] == []
     captions = [caption.value for caption in page.caption]
     assert "2 more of other classes." in captions
     assert "None of this class." in captions
-    assert viewer_data(open_page(**{"slide": SLIDE_ID, "class": "nobody's"}))["overlay"]["label"] == "P(positive)"
+    assert first_layer(viewer_data(open_page(**{"slide": SLIDE_ID, "class": "nobody's"})))["label"] == "P(positive)"
 
 
 @pytest.mark.usefixtures("serve_project")
@@ -128,7 +134,7 @@ def test_damaged_predictions_leave_the_slide_to_be_seen(copied: Project) -> None
 
     (error,) = page.error
     assert "no readable predictions" in said(error)
-    assert viewer_data(page)["overlay"] is None
+    assert [layer["id"] for layer in viewer_data(page)["layers"]] == ["tissue"]
 
 
 def test_a_model_with_a_blank_in_its_name_is_one_message(copied: Project) -> None:

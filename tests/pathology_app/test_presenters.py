@@ -35,15 +35,8 @@ def test_the_viewer_and_the_facts_tell_of_damage_and_only_where_there_is_some(
     assert presenters.slide_data(whole)["damaged"] is None
     data = presenters.slide_data(damaged)["damaged"]
     assert (data["url"], data["cell_px0"]) == (f"/damaged/{SLIDE_ID}.png?v={damaged.version}", 256)
-    assert "damaged" not in presenters.facts_text(whole.reader)
-    assert "4 of 48 tiles are damaged in the slide's file: hatched" in presenters.facts_text(damaged.reader)
-
-
-def test_the_overlay_says_how_large_its_cells_are(cache: SlideCache) -> None:
-    data = presenters.overlay_data(SLIDE_ID, cache.predictions(SLIDE_ID, MODEL_ID), 1)
-
-    assert data["url"].startswith(f"/overlays/{SLIDE_ID}/{MODEL_ID}/1.png?v=")
-    assert (data["label"], data["stride_px0"]) == ("P(positive)", 64.0)
+    assert presenters.damage_note(whole.reader) is None
+    assert "4 of 48 tiles are damaged in the slide's file: hatched" in (presenters.damage_note(damaged.reader) or "")
 
 
 def test_hotspots_are_rings_around_a_cell_with_room_around() -> None:
@@ -58,13 +51,16 @@ def test_hotspots_are_rings_around_a_cell_with_room_around() -> None:
 
 def test_the_facts_tell_of_a_colour_conversion(cache: SlideCache) -> None:
     reader = cache.slide(SLIDE_ID).reader
-    assert presenters.facts_text(reader) == "1800 × 1300 px (0.9 × 0.7 mm) · 0.5 µm per pixel · 2 levels"
+    facts = dict(presenters.facts_rows(reader))
+    assert facts["Size"] == "0.9 × 0.7 mm, 1800 × 1300 px"
+    assert facts["Resolution"].startswith("0.5 µm per pixel")
+    assert (facts["Levels"], facts["Colours"]) == ("2", "as scanned: no ICC profile")
 
     profiled = SimpleNamespace(
         levels=reader.levels, size_wh_px0=reader.size_wh_px0, mpp0=reader.mpp0, icc=b"profile",
         attributes=reader.attributes,
     )  # fmt: skip
-    assert "sRGB with the scanner's ICC profile" in presenters.facts_text(profiled)
+    assert "sRGB with the scanner's ICC profile" in dict(presenters.facts_rows(profiled))["Colours"]
 
 
 def test_hotspot_rows_are_in_millimetres() -> None:

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 import shutil
 from pathlib import Path
 
-import httpx
 import numpy as np
 import pytest
 from PIL import Image
-from starlette.applications import Starlette
 
 from pathology_app.tiles.cache import SlideCache
-from pathology_app.tiles.routes import CACHE_CONTROL, viewer_routes
+from pathology_app.tiles.routes import CACHE_CONTROL
 from pathology_app.tiles.tile_body import MEDIA_TYPE
 from pathology_app.viewer.bundle import bundle_path
 from pipeline.box import Box
 from pipeline.project import Project
+from tests.pathology_app.routes_in_process import get
 from tests.pathology_app.small_project import (
     DAMAGED_TILES,
     HEIGHT_PX0,
@@ -30,15 +28,6 @@ from tests.pathology_app.small_project import (
 )
 from tests.pathology_app.tile_parts import parts_of
 from tests.pipeline.make import ingest, sample_image, write_aperio_j2k
-
-
-def get(cache: SlideCache, url: str, **headers: str) -> httpx.Response:
-    async def ask() -> httpx.Response:
-        transport = httpx.ASGITransport(Starlette(routes=viewer_routes(cache)))
-        async with httpx.AsyncClient(transport=transport, base_url="http://slides") as client:
-            return await client.get(url, headers=headers)
-
-    return asyncio.run(ask())
 
 
 def test_a_tile_carries_the_stores_own_streams_each_in_its_place(cache: SlideCache) -> None:

@@ -1,6 +1,6 @@
 // What is damaged in the slide's file: hatched at every magnification, whatever else is shown.
 import { hatching } from "./hatching";
-import type { Placement } from "./navigation";
+import type { Transform } from "./geometry";
 import type { DamagedInfo, Level } from "./types";
 
 const [STRIPES, GROUND] = ["rgba(214, 0, 108, 0.85)", "rgba(214, 0, 108, 0.14)"];
@@ -23,21 +23,32 @@ export class DamagedAreas {
   }
 
   /** Hatch the damaged cells, within the slide. The context is scaled to `ratio` device pixels per CSS pixel. */
-  draw(context: CanvasRenderingContext2D, placement: Placement, slide: Level, ratio: number): void {
+  draw(context: CanvasRenderingContext2D, transform: Transform, slide: Level, ratio: number): void {
     const { width, height } = context.canvas;
     if (this.screen.width !== width || this.screen.height !== height) {
       [this.screen.width, this.screen.height] = [width, height];
     }
-    const cell = this.cell_px0 * placement.scale;
+    const [across, down] = [this.mask.width * this.cell_px0, this.mask.height * this.cell_px0];
     const own = this.screen.getContext("2d")!;
-    own.setTransform(ratio, 0, 0, ratio, 0, 0);
+    own.setTransform(1, 0, 0, 1, 0, 0);
     own.globalCompositeOperation = "copy";
+    own.fillStyle = "transparent";
+    own.fillRect(0, 0, width, height);
+    own.globalCompositeOperation = "source-over";
+    transform.apply(own, ratio);
+    // Cells reach beyond the slide's edge; the hatching must not.
+    own.save();
+    own.beginPath();
+    own.rect(0, 0, slide.width_px, slide.height_px);
+    own.clip();
     // Where several cells fall on one screen pixel a single one must not vanish.
-    own.imageSmoothingEnabled = cell * ratio < 1;
-    own.drawImage(this.mask, placement.left, placement.top, this.mask.width * cell, this.mask.height * cell);
+    own.imageSmoothingEnabled = this.cell_px0 * transform.scale * ratio < 1;
+    own.drawImage(this.mask, 0, 0, across, down);
+    own.restore();
+    own.setTransform(ratio, 0, 0, ratio, 0, 0);
     own.globalCompositeOperation = "source-in";
     own.fillStyle = own.createPattern(hatching(STRIPES, GROUND), "repeat")!;
-    own.fillRect(placement.left, placement.top, slide.width_px * placement.scale, slide.height_px * placement.scale);
+    own.fillRect(0, 0, width / ratio, height / ratio);
     context.drawImage(this.screen, 0, 0, width / ratio, height / ratio);
   }
 }

@@ -5,7 +5,13 @@ export interface TestHook {
   slideId(): string;
   /** Nothing moves and no tile is on its way. */
   isSettled(): boolean;
+  /** Where the slide's corner lies on the screen, and screen pixels per level-0 pixel. */
   placement(): { left: number; top: number; scale: number };
+  /** Where a level-0 pixel lies on the screen, also of a slide that is turned or mirrored. */
+  toScreen(x_px0: number, y_px0: number): { x: number; y: number };
+  inHand(): string | null;
+  measured(): string[];
+  counted(): number | null;
   /** The overlay's colour over a level-0 pixel, as [r, g, b, a]. */
   overlayColour(x_px0: number, y_px0: number): number[];
   /** The slide's own colour over a level-0 pixel, as [r, g, b, a]. */
@@ -26,10 +32,9 @@ declare global {
 }
 
 function colourAt(canvas: HTMLCanvasElement, viewer: SlideViewer, x_px0: number, y_px0: number): number[] {
-  const { left, top, scale } = viewer.placement();
+  const at = viewer.navigation.transform().toScreen({ x: x_px0 + 0.5, y: y_px0 + 0.5 });
   const ratio = window.devicePixelRatio;
-  const x = Math.floor((left + (x_px0 + 0.5) * scale) * ratio);
-  const y = Math.floor((top + (y_px0 + 0.5) * scale) * ratio);
+  const [x, y] = [Math.floor(at.x * ratio), Math.floor(at.y * ratio)];
   return Array.from(canvas.getContext("2d")!.getImageData(x, y, 1, 1).data);
 }
 
@@ -38,13 +43,23 @@ export function exposeHook(viewer: SlideViewer, liveViewers: () => number): void
     slideId: () => viewer.data.slide.slide_id,
     isSettled: () =>
       viewer.osd.isOpen() && viewer.osd.world.getItemAt(0).getFullyLoaded() && !viewer.navigation.isMoving(),
-    placement: () => viewer.placement(),
-    overlayColour: (x_px0, y_px0) => colourAt(viewer.canvas, viewer, x_px0, y_px0),
+    placement: () => {
+      const { e, f, scale } = viewer.navigation.transform();
+      return { left: e, top: f, scale };
+    },
+    toScreen: (x, y) => viewer.navigation.transform().toScreen({ x, y }),
+    inHand: () => viewer.toolbox.inHand,
+    measured: () => {
+      const { mpp0 } = viewer.data.slide;
+      return [...viewer.toolbox.ruler.results(mpp0), ...viewer.toolbox.area.results(mpp0)];
+    },
+    counted: () => viewer.toolbox.counting?.count ?? null,
+    overlayColour: (x_px0, y_px0) => colourAt(viewer.picture.canvas, viewer, x_px0, y_px0),
     slideColour: (x_px0, y_px0) => colourAt(viewer.osd.drawer.canvas as HTMLCanvasElement, viewer, x_px0, y_px0),
-    hasOverlay: () => viewer.overlay !== null,
+    hasOverlay: () => viewer.layers.shown.length > 0 && viewer.layers.shown.every(({ cells }) => cells !== null),
     hasDamaged: () => viewer.damaged !== null,
     currentHotspot: () => viewer.hotspots.current,
-    shownHotspots: () => viewer.hotspots.shown(viewer.toolbar.style.visible),
+    shownHotspots: () => viewer.shownHotspots(),
     liveViewers,
   };
 }

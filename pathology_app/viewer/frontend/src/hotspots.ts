@@ -1,5 +1,6 @@
 // Which hotspot one looks at, and which are shown: those of the class on the screen that reach the threshold.
-import type { Navigation, Placement } from "./navigation";
+import type { Transform } from "./geometry";
+import type { Navigation } from "./navigation";
 import type { Status } from "./status";
 import type { Hotspot } from "./types";
 
@@ -62,12 +63,12 @@ export class Hotspots {
   }
 
   /** Say no more that one looks at a hotspot when it has left the screen. The way there does not count. */
-  look({ left, top, scale }: Placement, width: number, height: number): void {
+  look(transform: Transform, width: number, height: number): void {
     const hotspot = this.current === null ? undefined : this.all[this.current];
     if (!this.isThere || !hotspot || this.navigation.isMoving()) {
       return;
     }
-    const [x, y] = [left + hotspot.x_px0 * scale, top + hotspot.y_px0 * scale];
+    const { x, y } = transform.toScreen({ x: hotspot.x_px0, y: hotspot.y_px0 });
     if (x < 0 || y < 0 || x > width || y > height) {
       this.leave();
     }

@@ -36,6 +36,14 @@ export class Keys {
     this.element.append(title, list, close);
   }
 
+  /** Carry out what a key stands for, whoever pressed what. */
+  run(key: string, shift: boolean): void {
+    const command = this.commandOf(key, shift);
+    if (command && (!this.element.open || command.keys.includes("?"))) {
+      command.run(new KeyboardEvent("keydown", { key, shiftKey: shift }));
+    }
+  }
+
   showList(): void {
     if (this.element.open) {
       this.element.close();
@@ -56,13 +64,15 @@ export class Keys {
     if (event.ctrlKey || event.metaKey || event.altKey || isTaken) {
       return;
     }
-    const command = this.commands.find(
-      ({ keys, shift }) => keys.includes(event.key) && (shift === undefined || shift === event.shiftKey),
-    );
+    const command = this.commandOf(event.key, event.shiftKey);
     if (command && (!this.element.open || command.keys.includes("?"))) {
       event.preventDefault();
       command.run(event);
     }
+  }
+
+  private commandOf(key: string, isShifted: boolean): Command | undefined {
+    return this.commands.find(({ keys, shift }) => keys.includes(key) && (shift === undefined || shift === isShifted));
   }
 }
 

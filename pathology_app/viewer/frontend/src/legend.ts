@@ -1,44 +1,48 @@
-// The colour bar: what each colour means, and which part is not drawn.
-import type { OverlayStyle } from "./overlay";
+// What each colour means: a bar for every layer shown, and which part of it is not drawn.
+import { box } from "./elements";
+import type { LayerStyle } from "./layers/style";
 import { codeOf, colourOf } from "./palettes";
 
 const STEPS = 240;
 
+export interface LegendEntry {
+  label: string;
+  style: LayerStyle;
+  isMask: boolean;
+}
+
 export class Legend {
-  readonly element = document.createElement("div");
-  private readonly title = document.createElement("div");
-  private readonly bar = document.createElement("canvas");
-  private readonly threshold = document.createElement("div");
+  readonly element = box("legend panel");
 
-  constructor() {
-    this.element.className = "legend panel";
-    this.title.className = "title";
-    [this.bar.width, this.bar.height] = [STEPS, 1];
-    this.threshold.className = "threshold";
-    const frame = document.createElement("div");
-    frame.className = "frame";
-    frame.append(this.bar, this.threshold);
-    const ticks = document.createElement("div");
-    ticks.className = "ticks";
-    for (const text of ["0", "0.5", "1"]) {
-      const tick = document.createElement("span");
-      tick.textContent = text;
-      ticks.append(tick);
-    }
-    this.element.append(this.title, frame, ticks);
+  show(entries: LegendEntry[]): void {
+    this.element.hidden = entries.length === 0;
+    this.element.replaceChildren(...entries.map(entryOf));
   }
+}
 
-  show(label: string, style: OverlayStyle): void {
-    this.title.textContent = label;
-    this.threshold.style.left = `${style.threshold * 100}%`;
-    const context = this.bar.getContext("2d")!;
-    context.clearRect(0, 0, STEPS, 1);
-    for (let step = 0; step < STEPS; step++) {
-      const probability = (step + 0.5) / STEPS;
-      if (codeOf(probability) >= codeOf(style.threshold)) {
-        context.fillStyle = `rgb(${colourOf(style.palette, probability).join(" ")})`;
-        context.fillRect(step, 0, 1, 1);
-      }
+function entryOf({ label, style, isMask }: LegendEntry): HTMLElement {
+  const title = box("title", label);
+  if (isMask) {
+    const swatch = box("swatch");
+    swatch.style.background = `rgb(${colourOf(style.palette, 1).join(" ")})`;
+    return box("entry mask", swatch, title);
+  }
+  const threshold = box("threshold");
+  threshold.style.left = `${style.threshold * 100}%`;
+  const ticks = box("ticks", ...["0", "0.5", "1"].map((text) => box("tick", text)));
+  return box("entry", title, box("frame", barOf(style), threshold), ticks);
+}
+
+function barOf(style: LayerStyle): HTMLCanvasElement {
+  const bar = document.createElement("canvas");
+  [bar.width, bar.height] = [STEPS, 1];
+  const context = bar.getContext("2d")!;
+  for (let step = 0; step < STEPS; step++) {
+    const probability = (step + 0.5) / STEPS;
+    if (codeOf(probability) >= codeOf(style.threshold)) {
+      context.fillStyle = `rgb(${colourOf(style.palette, probability).join(" ")})`;
+      context.fillRect(step, 0, 1, 1);
     }
   }
+  return bar;
 }

@@ -1,20 +1,17 @@
-// Where one looks: moves over the slide, and the place where level-0 pixels lie on the screen.
+// Where one looks: moves over the slide, and the way from level-0 pixels to the screen.
 import OpenSeadragon from "openseadragon";
+import { type Point, Transform } from "./geometry";
 import { umPerPxAt } from "./scale_bar";
 import type { Slide } from "./types";
-
-/** Where the slide lies on the screen: screen = left/top + scale * px0, in CSS pixels. */
-export interface Placement {
-  left: number;
-  top: number;
-  scale: number;
-}
 
 /** The middle of the screen in µm from the slide's top left corner, and µm along a pixel of the screen. */
 export interface View {
   x_um: number;
   y_um: number;
   um_per_px: number;
+  /** Clockwise, 0 to 359. */
+  degrees: number;
+  isMirrored: boolean;
 }
 
 /** Part of a field of view that is seen again in the next one, so that nothing on its edge is missed. */
@@ -28,23 +25,36 @@ export class Navigation {
     private readonly slide: Slide,
   ) {}
 
-  placement(): Placement {
+  /** How the slide lies on the screen now, or where the present move will have led. */
+  transform(current = true): Transform {
     const { viewport } = this.osd;
-    const topLeft = viewport.pixelFromPoint(new OpenSeadragon.Point(0, 0), true);
-    const topRight = viewport.pixelFromPoint(new OpenSeadragon.Point(1, 0), true);
-    return { left: topLeft.x, top: topLeft.y, scale: (topRight.x - topLeft.x) / this.width_px0 };
+    const width = viewport.getContainerSize().x;
+    const at = (x: number, y: number): Point => {
+      const { x: across, y: down } = viewport.pixelFromPoint(new OpenSeadragon.Point(x, y), current);
+      return { x: viewport.getFlip() ? width - across : across, y: down };
+    };
+    return Transform.through(at(0, 0), at(1, 0), at(0, 1), this.width_px0);
   }
 
   view(): View {
+    const { viewport } = this.osd;
     const um = this.width_px0 * this.slide.mpp0;
-    const centre = this.osd.viewport.getCenter(false);
-    return { x_um: centre.x * um, y_um: centre.y * um, um_per_px: this.umPerPx(this.osd.viewport.getZoom(false)) };
+    const centre = viewport.getCenter(false);
+    return {
+      x_um: centre.x * um,
+      y_um: centre.y * um,
+      um_per_px: this.umPerPx(viewport.getZoom(false)),
+      degrees: ((viewport.getRotation() % 360) + 360) % 360,
+      isMirrored: viewport.getFlip(),
+    };
   }
 
   /** Look at a place at once. A view far outside the slide shows its nearest part. */
-  show({ x_um, y_um, um_per_px }: View): void {
+  show({ x_um, y_um, um_per_px, degrees, isMirrored }: View): void {
     const { viewport } = this.osd;
     const um = this.width_px0 * this.slide.mpp0;
+    viewport.setRotation(degrees, true);
+    viewport.setFlip(isMirrored);
     viewport.zoomTo((viewport.getZoom() * this.umPerPx(viewport.getZoom())) / um_per_px, undefined, true);
     viewport.panTo(new OpenSeadragon.Point(x_um / um, y_um / um), true);
     viewport.applyConstraints(true);
@@ -61,9 +71,13 @@ export class Navigation {
   }
 
   showSquare(x_px0: number, y_px0: number, side_px0: number): void {
-    const image = this.osd.world.getItemAt(0);
-    const corner = [x_px0 - side_px0 / 2, y_px0 - side_px0 / 2] as const;
-    this.osd.viewport.fitBounds(image.imageToViewportRectangle(...corner, side_px0, side_px0));
+    this.showBox(x_px0 - side_px0 / 2, y_px0 - side_px0 / 2, side_px0, side_px0);
+  }
+
+  showBox(left_px0: number, top_px0: number, width_px0: number, height_px0: number): void {
+    const per_px0 = 1 / this.width_px0;
+    const sides = [left_px0, top_px0, width_px0, height_px0].map((side) => side * per_px0);
+    this.osd.viewport.fitBounds(new OpenSeadragon.Rect(...sides));
   }
 
   magnify(magnification: number): void {
@@ -71,11 +85,26 @@ export class Navigation {
     this.osd.viewport.zoomTo(image.imageToViewportZoom(this.slide.mpp0 / umPerPxAt(magnification)));
   }
 
-  zoom(step: 1 | -1): void {
+  zoom(step: number): void {
     this.osd.viewport.zoomBy(ZOOM_STEP ** step).applyConstraints();
   }
 
-  /** A little further, gliding. */
+  /** Turn the picture clockwise, as it is seen. */
+  turn(degrees: number): void {
+    const { viewport } = this.osd;
+    viewport.setRotation(viewport.getRotation() + (viewport.getFlip() ? -degrees : degrees), true);
+  }
+
+  /** Mirror left and right. */
+  mirror(): void {
+    this.osd.viewport.toggleFlip();
+  }
+
+  setUpright(): void {
+    this.osd.viewport.setRotation(0, true);
+    this.osd.viewport.setFlip(false);
+  }
+
   nudge(right: number, down: number): void {
     this.pan(right * NUDGE, down * NUDGE, false);
   }
@@ -85,11 +114,14 @@ export class Navigation {
     this.pan(right * (1 - OVERLAP), down * (1 - OVERLAP), true);
   }
 
-  /** By shares of what the screen shows. */
-  private pan(right: number, down: number, immediately: boolean): void {
+  /** By shares of what the screen shows, along the screen's own sides. */
+  pan(right: number, down: number, immediately: boolean): void {
     const { viewport } = this.osd;
-    const { width, height } = viewport.getBounds(false);
-    viewport.panBy(new OpenSeadragon.Point(right * width, down * height), immediately);
+    const { x: width, y: height } = viewport.getContainerSize();
+    // OpenSeadragon turns a distance on the screen with the picture, but does not mirror it.
+    const across = viewport.getFlip() ? -right : right;
+    const by = viewport.deltaPointsFromPixels(new OpenSeadragon.Point(across * width, down * height), false);
+    viewport.panBy(by, immediately);
     viewport.applyConstraints(immediately);
   }
 

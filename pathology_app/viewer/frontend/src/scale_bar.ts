@@ -11,7 +11,12 @@ export function roundLength(limit: number): number {
 }
 
 export function lengthText(length_um: number): string {
-  return length_um >= 1000 ? `${length_um / 1000} mm` : `${Number(length_um.toPrecision(3))} µm`;
+  return length_um >= 1000 ? `${Number((length_um / 1000).toPrecision(4))} mm` : `${Number(length_um.toPrecision(3))} µm`;
+}
+
+/** "0.532 mm²", or µm² where that is small. */
+export function areaText(area_um2: number): string {
+  return area_um2 >= 1e4 ? `${Number((area_um2 / 1e6).toPrecision(3))} mm²` : `${Number(area_um2.toPrecision(3))} µm²`;
 }
 
 export class ScaleBar {

@@ -1,39 +1,53 @@
-// One slide on the screen: OpenSeadragon below, the prediction and the marks on a canvas above it.
+// One slide on the screen: OpenSeadragon below, layers, marks and tools on a canvas above it, and a panel beside both.
 import OpenSeadragon from "openseadragon";
 import { commandsOf } from "./commands";
 import { DamagedAreas } from "./damaged";
+import { box } from "./elements";
+import { FactsPanel } from "./facts_panel";
+import { GamepadControl } from "./gamepad";
+import type { Point } from "./geometry";
 import { Hotspots } from "./hotspots";
 import { Keys } from "./keys";
+import { LayerPanel } from "./layers/layer_panel";
+import { Layers } from "./layers/layers";
 import { Legend } from "./legend";
-import { AT, LinkState, OVERLAY, styleOf, styleText, viewOf, viewText } from "./link_state";
-import { drawHotspots, drawProbe } from "./marks";
-import { Navigation, type Placement } from "./navigation";
-import { Overlay } from "./overlay";
+import { AT, LAYERS, LinkState, OVERLAY, viewOf, viewText } from "./link_state";
+import { Navigation } from "./navigation";
+import { Picture } from "./picture";
+import { Readout } from "./readout";
 import { ScaleBar } from "./scale_bar";
+import { SidePanel } from "./side_panel";
 import { Status } from "./status";
 import { createTileSource } from "./tile_source";
 import { Toolbar } from "./toolbar";
+import { type ToolName, Toolbox } from "./tools/toolbox";
 import type { ViewerData } from "./types";
+import { optionsOf } from "./viewer_options";
 
 export type Emit = (name: string, value: unknown) => void;
 
-/** Screen pixels per level-0 pixel beyond which zooming in stops. */
-const MAX_PIXEL_RATIO = 8;
 const DAMAGED_STORE = "Hatched in grey: damaged in the slide's store; gemslide verify says where.";
+const MARGIN_PX = 22;
+/** Presses no further apart than this are meant for one place. */
+const SAME_PLACE_PX = 6;
 const UNREAD_TILES = "Some tiles of this slide could not be read.";
 
 export class SlideViewer {
   readonly osd: OpenSeadragon.Viewer;
   readonly navigation: Navigation;
-  readonly toolbar: Toolbar;
   readonly hotspots: Hotspots;
-  readonly canvas = document.createElement("canvas");
-  overlay: Overlay | null = null;
+  readonly layers: Layers;
+  readonly layerPanel: LayerPanel;
+  readonly toolbox: Toolbox;
+  readonly toolbar = new Toolbar(this);
+  readonly panel = new SidePanel(() => this.resized());
+  readonly picture: Picture;
+  readonly stage = box("stage");
   damaged: DamagedAreas | null = null;
-  private readonly stage = document.createElement("div");
-  private readonly probeText = document.createElement("div");
+  private readonly facts = new FactsPanel();
   private readonly status = new Status();
   private readonly scaleBar = new ScaleBar();
+  private readonly readout = new Readout();
   private readonly legend = new Legend();
   private readonly link: LinkState;
   private readonly keys: Keys;
@@ -46,20 +60,25 @@ export class SlideViewer {
     private emit: Emit,
   ) {
     this.link = new LinkState(data.slide.slide_id);
-    this.toolbar = new Toolbar(this, styleOf(this.link.read(OVERLAY)));
-    this.keys = new Keys(commandsOf(this));
-    this.stage.className = "stage";
-    this.probeText.className = "probe panel";
-    this.canvas.className = "marks";
-    this.host.append(this.toolbar.element, this.stage, this.keys.element);
-    this.osd = this.createOsd();
+    const changed = (): void => this.layersChanged();
+    this.layers = new Layers(this.link.read(OVERLAY), this.link.read(LAYERS), changed, (text) => this.status.note(text));
+    this.layerPanel = new LayerPanel(this.layers);
+    this.toolbox = new Toolbox(data.slide.mpp0, () => this.toolsChanged());
+    this.panel.add("Layers", this.layerPanel.element);
+    this.panel.add("Under the last click", this.facts.probe);
+    this.panel.add("Slide", this.facts.slide, false);
+    this.host.append(this.toolbar.element, box("body", this.stage, this.panel.element));
+    this.osd = OpenSeadragon(optionsOf(this.stage, createTileSource(data.slide, { onHoles: () => this.status.note(DAMAGED_STORE) })));
     this.navigation = new Navigation(this.osd, data.slide);
     this.hotspots = new Hotspots(this.navigation, this.status);
-    this.osd.canvas.append(this.canvas);
+    this.keys = new Keys(commandsOf(this));
+    this.host.append(this.keys.element);
+    this.picture = new Picture(this.osd.canvas, this.stage);
     this.osd.canvas.setAttribute("role", "application");
     this.osd.canvas.setAttribute("aria-label", `Slide ${data.slide.slide_id}. Arrow keys move, plus and minus zoom, question mark lists all keys.`);
-    this.stage.append(this.status.element, this.probeText, this.scaleBar.element, this.legend.element);
+    this.stage.append(this.status.element, this.picture.probeText, this.scaleBar.element, this.readout.element, this.legend.element);
     this.listen();
+    this.fit();
     this.update(data, emit);
   }
 
@@ -67,13 +86,17 @@ export class SlideViewer {
   update(data: ViewerData, emit: Emit): void {
     this.data = data;
     this.emit = emit;
-    this.toolbar.show(data.overlay !== null, data.hotspots.length > 0);
-    this.hotspots.replace(data.hotspots, this.toolbar.style.threshold);
-    void this.loadOverlay();
+    this.layers.replace(data.layers);
+    this.layerPanel.update();
+    this.facts.update(data);
+    this.hotspots.replace(data.hotspots, this.layers.first?.style.threshold ?? 0);
+    this.toolbar.show(data.hotspots.length > 0, this.toolbox.inHand);
+    data.notes.forEach((note) => this.status.note(note));
     void this.loadDamaged();
     if (this.osd.isOpen()) {
       this.followGoto();
     }
+    this.showLegend();
     this.draw();
   }
 
@@ -81,10 +104,6 @@ export class SlideViewer {
     this.listeners.abort();
     this.osd.destroy();
     this.host.remove();
-  }
-
-  placement(): Placement {
-    return this.navigation.placement();
   }
 
   showWhole(): void {
@@ -96,9 +115,54 @@ export class SlideViewer {
     this.navigation.magnify(magnification);
   }
 
+  turn(degrees: number): void {
+    this.navigation.turn(degrees);
+    this.viewChanged();
+  }
+
+  mirror(): void {
+    this.navigation.mirror();
+    this.viewChanged();
+  }
+
+  setUpright(): void {
+    this.navigation.setUpright();
+    this.viewChanged();
+  }
+
   nextHotspot(step: 1 | -1): void {
     this.hotspots.next(step);
     this.osd.forceRedraw();
+  }
+
+  shownHotspots(): number[] {
+    return this.hotspots.shown(this.layers.first?.style.visible ?? false);
+  }
+
+  take(tool: ToolName): void {
+    this.toolbox.take(tool, this.middle());
+    this.osd.canvas.focus();
+  }
+
+  /** Enter: a point of the tool in hand, or what the model says, at the middle of the screen. */
+  pressMiddle(): void {
+    this.clicked(this.middle());
+  }
+
+  undoTool(): void {
+    this.toolbox.undo();
+  }
+
+  clearTools(): void {
+    this.toolbox.clear();
+  }
+
+  layToolDown(): void {
+    this.toolbox.layDown();
+  }
+
+  togglePanel(): void {
+    this.panel.toggle();
   }
 
   fullScreen(): void {
@@ -109,51 +173,42 @@ export class SlideViewer {
     this.keys.showList();
   }
 
-  styleChanged(): void {
-    this.link.write(OVERLAY, styleText(this.toolbar.style));
-    this.restyle();
-  }
-
-  private createOsd(): OpenSeadragon.Viewer {
-    return OpenSeadragon({
-      element: this.stage,
-      tileSources: createTileSource(this.data.slide, { onHoles: () => this.status.note(DAMAGED_STORE) }),
-      // WebGL is several times slower than a 2-d canvas where there is no GPU, as on a remote desktop.
-      drawer: "canvas",
-      showNavigationControl: false,
-      showNavigator: true,
-      navigatorPosition: "TOP_RIGHT",
-      navigatorAutoFade: false,
-      navigatorOpacity: 1,
-      navigatorSizeRatio: 0.16,
-      navigatorDisplayRegionColor: "#d6006c",
-      gestureSettingsMouse: { clickToZoom: false, dblClickToZoom: true },
-      immediateRender: true,
-      // As many as a browser holds connections to one server; all that are needed are asked for at once.
-      imageLoaderLimit: 6,
-      maxTilesPerFrame: 100,
-      // The level nearest to the screen's resolution. The default takes one up to twice as fine: four times the tiles.
-      minPixelRatio: Math.SQRT1_2,
-      maxZoomPixelRatio: MAX_PIXEL_RATIO,
-      visibilityRatio: 0.3,
-      animationTime: 0.4,
-    } as OpenSeadragon.Options);
+  /** The middle of the screen, in level-0 pixels. */
+  middle(): Point {
+    return this.navigation.transform().toSlide({ x: this.stage.clientWidth / 2, y: this.stage.clientHeight / 2 });
   }
 
   private listen(): void {
+    const { signal } = this.listeners;
     this.osd.addHandler("open", () => this.opened());
     this.osd.addHandler("update-viewport", () => this.draw());
-    this.osd.addHandler("animation-finish", () => this.link.write(AT, viewText(this.navigation.view())));
+    this.osd.addHandler("animation-finish", () => this.viewChanged());
     this.osd.addHandler("canvas-click", (event) => {
       if (event.quick) {
-        this.probe(event.position);
+        this.clicked(this.slidePoint(event.originalEvent as MouseEvent));
       }
     });
-    // Its keys are ours: OpenSeadragon's own would also rotate and flip, and the overlay is drawn for the upright slide.
+    this.osd.addHandler("canvas-double-click", (event) => {
+      if (this.toolbox.inHand) {
+        event.preventDefaultAction = true;
+        this.toolbox.finish();
+      }
+    });
+    // Its keys are ours (commands.ts).
     this.osd.addHandler("canvas-key", (event) => (event.preventDefaultAction = true));
     this.osd.addHandler("tile-load-failed", () => this.status.note(UNREAD_TILES));
-    const { signal } = this.listeners;
+    this.stage.addEventListener("pointermove", (event) => this.hovered(this.slidePoint(event)), { signal });
+    this.stage.addEventListener("pointerleave", () => this.hovered(null), { signal });
     document.addEventListener("keydown", (event) => this.key(event), { signal, capture: true });
+    window.addEventListener("resize", () => this.fit(), { signal });
+    new GamepadControl(
+      {
+        pan: (right, down) => this.navigation.pan(right, down, true),
+        zoom: (steps) => this.navigation.zoom(steps),
+        run: (key, shift = false) => this.keys.run(key, shift),
+      },
+      signal,
+    );
   }
 
   /** Of a page that has been left, no key is taken: Streamlit does not say at once that it has. */
@@ -171,15 +226,32 @@ export class SlideViewer {
     this.followGoto();
   }
 
-  private probe(position: OpenSeadragon.Point): void {
-    const { left, top, scale } = this.placement();
-    const x_px0 = Math.floor((position.x - left) / scale);
-    const y_px0 = Math.floor((position.y - top) / scale);
-    const { width_px, height_px } = this.data.slide.levels[0]!;
-    if (x_px0 < 0 || y_px0 < 0 || x_px0 >= width_px || y_px0 >= height_px) {
-      return;
+  private slidePoint(event: MouseEvent): Point {
+    const { left, top } = this.stage.getBoundingClientRect();
+    return this.navigation.transform().toSlide({ x: event.clientX - left - this.stage.clientLeft, y: event.clientY - top - this.stage.clientTop });
+  }
+
+  private clicked(at: Point): void {
+    if (!this.toolbox.press(at, SAME_PLACE_PX / this.navigation.transform().scale)) {
+      this.probe(at);
     }
-    this.emit("click", { x_px0, y_px0 });
+  }
+
+  private hovered(at: Point | null): void {
+    const inside = at && this.isInside(at) ? at : null;
+    this.toolbox.hover(inside);
+    this.readout.show(inside, this.data.slide.mpp0, inside ? this.layers.valuesAt(inside) : []);
+  }
+
+  private isInside({ x, y }: Point): boolean {
+    const { width_px, height_px } = this.data.slide.levels[0]!;
+    return x >= 0 && y >= 0 && x < width_px && y < height_px;
+  }
+
+  private probe(at: Point): void {
+    if (this.isInside(at)) {
+      this.emit("click", { x_px0: Math.floor(at.x), y_px0: Math.floor(at.y) });
+    }
   }
 
   private followGoto(): void {
@@ -189,24 +261,6 @@ export class SlideViewer {
       this.hotspots.show(goto.hotspot);
       this.osd.forceRedraw();
     }
-  }
-
-  private async loadOverlay(): Promise<void> {
-    const wanted = this.data.overlay;
-    if (!wanted) {
-      this.overlay = null;
-    } else if (this.overlay?.url !== wanted.url) {
-      try {
-        const overlay = await Overlay.load(wanted.url, wanted.stride_px0);
-        // Another class may have been chosen while this one was on its way.
-        if (this.data.overlay?.url === wanted.url) {
-          this.overlay = overlay;
-        }
-      } catch (error) {
-        this.status.note(String(error));
-      }
-    }
-    this.restyle();
   }
 
   private async loadDamaged(): Promise<void> {
@@ -223,12 +277,38 @@ export class SlideViewer {
     this.draw();
   }
 
-  private restyle(): void {
-    const { style } = this.toolbar;
-    this.overlay?.colour(style);
-    this.hotspots.setThreshold(style.threshold);
-    this.legend.element.hidden = !this.data.overlay || !style.visible;
-    this.legend.show(this.data.overlay?.label ?? "", style);
+  private viewChanged(): void {
+    this.link.write(AT, viewText(this.navigation.view()));
+  }
+
+  private layersChanged(): void {
+    this.link.write(OVERLAY, this.layers.first ? this.layers.firstText() : "");
+    this.link.write(LAYERS, this.layers.othersText());
+    this.hotspots.setThreshold(this.layers.first?.style.threshold ?? 0);
+    this.showLegend();
+    this.draw();
+  }
+
+  private toolsChanged(): void {
+    this.toolbar.show(this.data.hotspots.length > 0, this.toolbox.inHand);
+    this.status.advise(this.toolbox.hint());
+    this.stage.classList.toggle("has-tool", this.toolbox.inHand !== null);
+    this.draw();
+  }
+
+  private showLegend(): void {
+    this.legend.show(this.layers.shown.map(({ info, style }) => ({ label: info.label, style, isMask: info.is_mask })));
+  }
+
+  /** Take the height that the page leaves. */
+  private fit(): void {
+    const above = this.host.getBoundingClientRect().top + window.scrollY + this.toolbar.element.offsetHeight;
+    this.host.style.setProperty("--above", `${Math.round(Math.max(0, above) + MARGIN_PX)}px`);
+  }
+
+  /** The stage is another size: OpenSeadragon looks for that itself, a moment later. */
+  private resized(): void {
+    this.osd.forceResize();
     this.draw();
   }
 
@@ -236,43 +316,15 @@ export class SlideViewer {
     if (!this.osd.isOpen()) {
       return;
     }
-    const context = this.clearCanvas();
-    const placement = this.placement();
-    const { style } = this.toolbar;
-    if (this.overlay && style.visible) {
-      this.overlay.draw(context, placement, style.opacity);
-    }
-    this.damaged?.draw(context, placement, this.data.slide.levels[0]!, window.devicePixelRatio);
-    this.hotspots.look(placement, this.stage.clientWidth, this.stage.clientHeight);
-    drawHotspots(context, placement, this.data.hotspots, this.hotspots.shown(style.visible), this.hotspots.current);
-    this.drawProbe(context, placement);
-    this.scaleBar.show(this.data.slide.mpp0 / placement.scale, this.data.slide.mpp0);
-  }
-
-  private drawProbe(context: CanvasRenderingContext2D, placement: Placement): void {
-    const { probe } = this.data;
-    this.probeText.textContent = probe?.text ?? "";
-    if (probe) {
-      drawProbe(context, placement, probe);
-      const x = placement.left + probe.x_px0 * placement.scale;
-      const y = placement.top + probe.y_px0 * placement.scale;
-      // Beside the point, on the side with more room.
-      const shift = x > this.stage.clientWidth / 2 ? "-100%" : "0px";
-      const gap = shift === "0px" ? 14 : -14;
-      this.probeText.style.transform = `translate(calc(${x + gap}px + ${shift}), ${y + 12}px)`;
-    }
-  }
-
-  private clearCanvas(): CanvasRenderingContext2D {
-    const ratio = window.devicePixelRatio;
-    const [width, height] = [this.stage.clientWidth, this.stage.clientHeight];
-    const [deviceWidth, deviceHeight] = [Math.round(width * ratio), Math.round(height * ratio)];
-    if (this.canvas.width !== deviceWidth || this.canvas.height !== deviceHeight) {
-      [this.canvas.width, this.canvas.height] = [deviceWidth, deviceHeight];
-    }
-    const context = this.canvas.getContext("2d")!;
-    context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    context.clearRect(0, 0, width, height);
-    return context;
+    const transform = this.navigation.transform();
+    const { slide, probe, hotspots } = this.data;
+    this.picture.draw(({ context, ratio }) => {
+      this.layers.draw(context, transform, ratio);
+      this.damaged?.draw(context, transform, slide.levels[0]!, ratio);
+      this.hotspots.look(transform, this.stage.clientWidth, this.stage.clientHeight);
+      this.picture.drawMarks(transform, hotspots, this.shownHotspots(), this.hotspots.current, probe);
+      this.toolbox.draw({ context, transform, mpp0: slide.mpp0 });
+    });
+    this.scaleBar.show(slide.mpp0 / transform.scale, slide.mpp0);
   }
 }

@@ -3,6 +3,7 @@
 export class Status {
   readonly element = document.createElement("div");
   private readonly here = document.createElement("div");
+  private readonly advice = document.createElement("div");
   private readonly notes = new Set<string>();
 
   constructor() {
@@ -17,6 +18,16 @@ export class Status {
       const line = document.createElement("div");
       line.textContent = text;
       this.element.append(line);
+    }
+  }
+
+  /** Say what the tool in hand waits for; nothing where none is. */
+  advise(text: string): void {
+    this.advice.textContent = text;
+    if (text && !this.advice.isConnected) {
+      this.element.append(this.advice);
+    } else if (!text) {
+      this.advice.remove();
     }
   }
 

@@ -25,11 +25,20 @@ export interface DamagedInfo {
   cell_px0: number;
 }
 
-export interface OverlayInfo {
-  /** 8-bit grey PNG, one pixel per cell: 0 is "not predicted", 1 + 254 p otherwise. */
-  url: string;
+/** Values 0 to 1 over the slide: a class's probability, a quality score, a mask. */
+export interface LayerInfo {
+  /** "model/class", "tissue", "quality/focus": as the link names it. */
+  id: string;
+  /** Under which heading it stands. */
+  group: string;
   label: string;
-  stride_px0: number;
+  /** 8-bit grey PNG, one pixel per cell: 0 is "not known", 1 + 254 times the value otherwise. */
+  url: string;
+  cell_px0: number;
+  /** Either 0 or 1 everywhere. */
+  is_mask: boolean;
+  /** Of the model and class chosen on the page. */
+  is_first: boolean;
 }
 
 export interface Hotspot {
@@ -52,14 +61,19 @@ export interface Probe {
   x_px0: number;
   y_px0: number;
   text: string;
+  /** Place, and what every class's probability is there. */
+  rows: [string, string][];
 }
 
 export interface ViewerData {
   slide: Slide;
-  overlay: OverlayInfo | null;
+  layers: LayerInfo[];
   hotspots: Hotspot[];
   goto: Goto | null;
   probe: Probe | null;
+  /** What is known of the slide, and of what is not shown. */
+  facts: [string, string][];
+  notes: string[];
 }
 
 /** The argument Streamlit hands to a components-v2 module. */

@@ -1,0 +1,28 @@
+// What is known of the slide, and of the point that was clicked last, as tables.
+import { box } from "./elements";
+import type { ViewerData } from "./types";
+
+export class FactsPanel {
+  readonly slide = box("facts");
+  readonly probe = box("facts");
+
+  update({ facts, probe }: ViewerData): void {
+    this.slide.replaceChildren(tableOf(facts, "Slide"));
+    const hint = box("hint", "Click on the slide, or press Enter, to read every class's probability there.");
+    this.probe.replaceChildren(probe ? tableOf(probe.rows, "Under the last click") : hint);
+  }
+}
+
+function tableOf(rows: [string, string][], name: string): HTMLTableElement {
+  const table = document.createElement("table");
+  table.setAttribute("aria-label", name);
+  for (const [term, text] of rows) {
+    const row = table.insertRow();
+    const head = document.createElement("th");
+    head.scope = "row";
+    head.textContent = term;
+    row.append(head);
+    row.insertCell().textContent = text;
+  }
+  return table;
+}

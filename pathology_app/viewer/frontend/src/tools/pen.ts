@@ -1,0 +1,42 @@
+// Lines and labels that show on light and on dark ground.
+import type { Point } from "../geometry";
+
+export function stroke(context: CanvasRenderingContext2D, path: Path2D, colour: string, width: number): void {
+  context.strokeStyle = "rgba(0, 0, 0, 0.75)";
+  context.lineWidth = width + 2;
+  context.stroke(path);
+  context.strokeStyle = colour;
+  context.lineWidth = width;
+  context.stroke(path);
+}
+
+export function label(context: CanvasRenderingContext2D, text: string, { x, y }: Point): void {
+  context.font = "600 13px system-ui, sans-serif";
+  context.lineWidth = 3.5;
+  context.lineJoin = "round";
+  context.strokeStyle = "rgba(0, 0, 0, 0.85)";
+  context.strokeText(text, x, y);
+  context.fillStyle = "#ffffff";
+  context.fillText(text, x, y);
+}
+
+export function lineThrough(points: Point[], isClosed: boolean): Path2D {
+  const path = new Path2D();
+  points.forEach(({ x, y }, index) => (index ? path.lineTo(x, y) : path.moveTo(x, y)));
+  if (isClosed) {
+    path.closePath();
+  }
+  return path;
+}
+
+/** Small crosses at places that were chosen. */
+export function crosses(points: Point[], size: number): Path2D {
+  const path = new Path2D();
+  for (const { x, y } of points) {
+    path.moveTo(x - size, y);
+    path.lineTo(x + size, y);
+    path.moveTo(x, y - size);
+    path.lineTo(x, y + size);
+  }
+  return path;
+}

@@ -1,0 +1,33 @@
+// How OpenSeadragon shows a slide.
+import OpenSeadragon from "openseadragon";
+
+/** Screen pixels per level-0 pixel beyond which zooming in stops. */
+const MAX_PIXEL_RATIO = 8;
+
+export function optionsOf(element: HTMLElement, tileSource: OpenSeadragon.TileSource): OpenSeadragon.Options {
+  return {
+    element,
+    tileSources: tileSource,
+    // WebGL is several times slower than a 2-d canvas where there is no GPU, as on a remote desktop.
+    drawer: "canvas",
+    showNavigationControl: false,
+    showNavigator: true,
+    navigatorPosition: "TOP_RIGHT",
+    navigatorAutoFade: false,
+    navigatorOpacity: 1,
+    navigatorSizeRatio: 0.16,
+    navigatorDisplayRegionColor: "#d6006c",
+    gestureSettingsMouse: { clickToZoom: false, dblClickToZoom: true },
+    gestureSettingsTouch: { clickToZoom: false, dblClickToZoom: true, pinchRotate: false },
+    gestureSettingsPen: { clickToZoom: false, dblClickToZoom: true },
+    immediateRender: true,
+    // As many as a browser holds connections to one server; all that are needed are asked for at once.
+    imageLoaderLimit: 6,
+    maxTilesPerFrame: 100,
+    // The level nearest to the screen's resolution. The default takes one up to twice as fine: four times the tiles.
+    minPixelRatio: Math.SQRT1_2,
+    maxZoomPixelRatio: MAX_PIXEL_RATIO,
+    visibilityRatio: 0.3,
+    animationTime: 0.4,
+  } as OpenSeadragon.Options;
+}

@@ -1,0 +1,127 @@
+"""One annotation as it is kept, and one as somebody wants it to be."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import shapely
+from shapely.geometry.base import BaseGeometry
+
+KINDS = ("point", "line", "rectangle", "ellipse", "polygon", "freehand")
+"""How it was drawn. A rectangle or ellipse whose corners were moved one by one is a polygon."""
+CONTENT = ("state", "kind", "object_type", "geometry", "class_name", "note")
+"""Columns that somebody drew or typed; the log's hashes cover these and the revision."""
+
+
+def new_id() -> str:
+    return str(uuid.uuid4())
+
+
+@dataclass(frozen=True)
+class Annotation:
+    """One annotation as the database has it.
+
+    Attributes:
+        revision: counts its changes, from 1.
+        change: of the slide, at which it changed last.
+        geometry: GeoJSON text, level-0 pixels, from the slide's top left corner.
+        object_type: QuPath's kind of object; only an "annotation" was drawn by a person.
+        author, changed_by: who made it, and who changed it last, as the log names them.
+    """
+
+    annotation_id: str
+    slide_id: str
+    revision: int
+    change: int
+    is_deleted: bool
+    kind: str
+    object_type: str
+    geometry: str
+    class_name: str | None
+    note: str
+    author: str
+    made_utc: str
+    changed_by: str
+    changed_utc: str
+
+    @property
+    def shape(self) -> BaseGeometry:
+        """The geometry, level-0 pixels."""
+        return shapely.from_geojson(self.geometry)
+
+    def as_dict(self) -> dict[str, Any]:
+        """As the browser takes it (frontend/src/annotations/types.ts, Annotation)."""
+        return {
+            "id": self.annotation_id,
+            "revision": self.revision,
+            "change": self.change,
+            "deleted": self.is_deleted,
+            "kind": self.kind,
+            "object_type": self.object_type,
+            "geometry": json.loads(self.geometry),
+            "class": self.class_name,
+            "note": self.note,
+            "author": self.author,
+            "made_utc": self.made_utc,
+            "changed_by": self.changed_by,
+            "changed_utc": self.changed_utc,
+        }
+
+    def draft(self, **changed: Any) -> Draft:
+        """A draft of the next revision: the same but for what is named."""
+        present: dict[str, Any] = {
+            "shape": self.shape,
+            "kind": self.kind,
+            "class_name": self.class_name,
+            "note": self.note,
+            "annotation_id": self.annotation_id,
+            "revision": self.revision,
+            "is_deleted": self.is_deleted,
+            "object_type": self.object_type,
+        }
+        return Draft(**(present | changed))
+
+
+@dataclass(frozen=True)
+class Draft:
+    """An annotation as somebody wants it to be, from the first revision or from a later one.
+
+    Attributes:
+        shape: level-0 pixels. An area that crosses itself is repaired when it is saved.
+        revision: the one it was made from; 0 for a new annotation. Where the database has another by now, nothing is
+            overwritten (`Saved.conflicts`).
+        is_deleted: true deletes, false brings back.
+    """
+
+    shape: BaseGeometry
+    kind: str = "polygon"
+    class_name: str | None = None
+    note: str = ""
+    annotation_id: str = field(default_factory=new_id)
+    revision: int = 0
+    is_deleted: bool = False
+    object_type: str = "annotation"
+
+
+def annotation_of(row: Mapping[str, Any]) -> Annotation:
+    """From a row of the table `annotation`."""
+    return Annotation(
+        annotation_id=row["annotation_id"],
+        slide_id=row["slide_id"],
+        revision=row["revision"],
+        change=row["change"],
+        is_deleted=row["state"] == "deleted",
+        kind=row["kind"],
+        object_type=row["object_type"],
+        geometry=row["geometry"],
+        class_name=row["class_name"],
+        note=row["note"],
+        author=row["author"],
+        made_utc=row["made_utc"],
+        changed_by=row["changed_by"],
+        changed_utc=row["changed_utc"],
+    )

@@ -1,0 +1,296 @@
+"""Annotations are saved in one transaction with their entries in the project's log, and never over another's change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import shapely
+from sqlalchemy import Connection, bindparam, func, insert, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from pipeline.errors import BadAnnotationError
+from pipeline.project import check_name
+from pipeline.review.annotation import CONTENT, KINDS, Annotation, Draft, annotation_of, new_id
+from pipeline.review.shapes import stored_shape
+from pipeline.review.tables import annotated_slide, annotation, annotation_class, annotation_revision
+from pipeline.study import Change, Ledger, append_to_project, hash_row, slide_subject, utc_now
+from training.foundation.class_names import check_class_name, check_printable
+
+MAX_DRAFTS = 500
+"""Of one `save`; files are imported with more."""
+MAX_LIVE, MAX_VERTICES_OF_SLIDE = 500_000, 10_000_000
+"""What one slide may hold: who looks at it holds all of that in memory."""
+MAX_NOTE, MAX_ACTOR = 2_000, 200
+OBJECT_TYPES = ("annotation", "detection", "cell", "tile", "tmaCore", "root")
+_HASHED = (*CONTENT, "revision")
+_AT_ONCE = 500
+_KEPT = (*CONTENT, "revision", "changed_by", "changed_utc")
+_MEASURES = ("left_px0", "top_px0", "right_px0", "bottom_px0", "area_px0", "vertices")
+
+
+@dataclass(frozen=True)
+class Saved:
+    """What became of drafts.
+
+    Attributes:
+        saved: as they are now, in the order of the drafts; also those that said what the database said already.
+        conflicts: what the database has in place of drafts that were made from another revision: not changed.
+        change: the slide's counter.
+    """
+
+    saved: tuple[Annotation, ...]
+    conflicts: tuple[Annotation, ...]
+    change: int
+
+
+@dataclass
+class _Work:
+    """What one transaction is to write."""
+
+    slide_id: str
+    actor: str
+    now: str
+    change: int
+    saved: list[Annotation] = field(default_factory=list)
+    conflicts: list[Annotation] = field(default_factory=list)
+    made: list[dict[str, Any]] = field(default_factory=list)
+    updated: list[dict[str, Any]] = field(default_factory=list)
+    earlier: list[dict[str, Any]] = field(default_factory=list)
+    entries: list[Change] = field(default_factory=list)
+    live: int = 0
+    vertices: int = 0
+
+
+def save(
+    ledger: Ledger, slide_id: str, drafts: Sequence[Draft], actor: str, *, size_wh_px0: tuple[int, int] | None = None
+) -> Saved:
+    """Save drafts on a slide, each with an entry in the project's log. The same drafts sent again change nothing.
+
+    Args:
+        actor: who does it, as the log is to name them.
+        size_wh_px0: the slide's; with it, shapes that leave the slide are refused.
+
+    Raises:
+        BadAnnotationError: a draft that cannot be, or more of them than `MAX_DRAFTS`; nothing was saved.
+        GemslideError: the ledger is away or locked; nothing was saved.
+    """
+    if len(drafts) > MAX_DRAFTS:
+        raise BadAnnotationError(f"{len(drafts)} annotations at once; {MAX_DRAFTS} are the most. Import a file.")
+    rows = rows_of(drafts, slide_id, actor, size_wh_px0)
+    with ledger.database.write() as connection:
+        work = write_rows(connection, rows, slide_id, actor)
+        append_to_project(connection, work.entries)
+    return Saved(tuple(work.saved), tuple(work.conflicts), work.change)
+
+
+def rows_of(
+    drafts: Sequence[Draft], slide_id: str, actor: str, size_wh_px0: tuple[int, int] | None
+) -> list[dict[str, Any]]:
+    """The drafts as rows, all checked; `revision` is the one a draft was made from.
+
+    Raises:
+        BadAnnotationError: a draft that cannot be, or one id twice. BadManifestError: no name of a slide.
+    """
+    check_name(slide_id, what="slide")
+    _printable(actor, MAX_ACTOR, "who does it")
+    ids = [draft.annotation_id for draft in drafts]
+    if len(set(ids)) != len(ids):
+        raise BadAnnotationError("One annotation stands twice in what is to be saved. Send its last state only.")
+    return [_row_of(draft, size_wh_px0) for draft in drafts]
+
+
+def write_rows(
+    connection: Connection, rows: Sequence[Mapping[str, Any]], slide_id: str, actor: str, *, keep_both: bool = False
+) -> _Work:
+    """Write rows; the log is left to the caller.
+
+    Args:
+        keep_both: a conflict is saved beside what is there, as an annotation of its own.
+    """
+    counter = _locked(connection, slide_id)
+    work = _Work(slide_id, actor, utc_now(), counter["change"] + 1)
+    present = _present(connection, slide_id, [row["annotation_id"] for row in rows])
+    for row in rows:
+        _decide(row, present.get(row["annotation_id"]), work, keep_both=keep_both)
+    if not work.entries:
+        work.change -= 1
+        return work
+    _check_room(counter, work)
+    _execute(connection, work)
+    values = {"change": work.change, "live": counter["live"] + work.live}
+    connection.execute(
+        update(annotated_slide)
+        .where(annotated_slide.c.slide_id == slide_id)
+        .values(**values, vertices=counter["vertices"] + work.vertices)
+    )
+    return work
+
+
+def _row_of(draft: Draft, size_wh_px0: tuple[int, int] | None) -> dict[str, Any]:
+    where = f"annotation {draft.annotation_id!r:.60}"
+    _check_words(draft, where)
+    shape = stored_shape(draft.shape, draft.kind, size_wh_px0=size_wh_px0, where=where)
+    left, top, right, bottom = shape.bounds
+    return {
+        "annotation_id": draft.annotation_id,
+        "revision": draft.revision,
+        "state": "deleted" if draft.is_deleted else "live",
+        "kind": draft.kind,
+        "object_type": draft.object_type,
+        "geometry": shapely.to_geojson(shape),
+        "class_name": draft.class_name,
+        "note": draft.note,
+        "left_px0": left,
+        "top_px0": top,
+        "right_px0": right,
+        "bottom_px0": bottom,
+        "area_px0": shape.area,
+        "vertices": int(shapely.get_num_coordinates(shape)),
+    }
+
+
+def _check_words(draft: Draft, where: str) -> None:
+    if not (len(draft.annotation_id) == 36 and draft.annotation_id.isascii() and draft.annotation_id.isprintable()):
+        raise BadAnnotationError(f"{where}: its id is not a UUID.")
+    if draft.kind not in KINDS or draft.object_type not in OBJECT_TYPES:
+        raise BadAnnotationError(
+            f"{where}: kind {draft.kind!r:.40}, type {draft.object_type!r:.40}; known are {', '.join(KINDS)} and "
+            f"{', '.join(OBJECT_TYPES)}."
+        )
+    if not 0 <= draft.revision < 1_000_000_000:
+        raise BadAnnotationError(f"{where}: revision {draft.revision} cannot be.")
+    try:
+        if draft.class_name is not None:
+            check_class_name(draft.class_name)
+    except ValueError as error:
+        raise BadAnnotationError(f"{where}: {error}.") from error
+    _printable(draft.note.replace("\n", " "), MAX_NOTE, f"{where}: its note")
+
+
+def _printable(text: str, longest: int, what: str) -> None:
+    if len(text) > longest:
+        raise BadAnnotationError(f"{what}: {len(text)} characters; {longest} are the most.")
+    try:
+        check_printable(text)
+    except ValueError as error:
+        raise BadAnnotationError(f"{what}: {error}.") from error
+
+
+def _locked(connection: Connection, slide_id: str) -> Mapping[str, int]:
+    """The slide's counters; other writers on it wait until the transaction ends."""
+    upsert = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
+    row = {"slide_id": slide_id, "change": 0, "live": 0, "vertices": 0}
+    connection.execute(upsert(annotated_slide).values(row).on_conflict_do_nothing())
+    mine = select(annotated_slide).where(annotated_slide.c.slide_id == slide_id).with_for_update()
+    return dict(connection.execute(mine).mappings().one())
+
+
+def _present(connection: Connection, slide_id: str, ids: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+    found: dict[str, Mapping[str, Any]] = {}
+    for start in range(0, len(ids), _AT_ONCE):
+        some = annotation.c.annotation_id.in_(ids[start : start + _AT_ONCE])
+        rows = select(annotation).where(annotation.c.slide_id == slide_id, some)
+        found |= {row["annotation_id"]: dict(row) for row in connection.execute(rows).mappings()}
+    return found
+
+
+def _decide(row: Mapping[str, Any], there: Mapping[str, Any] | None, work: _Work, *, keep_both: bool) -> None:
+    if there is None:
+        if row["state"] == "live":  # what nobody ever saw need not be deleted
+            _add(row, work)
+    elif all(row[name] == there[name] for name in CONTENT):
+        work.saved.append(annotation_of(there))
+    elif row["revision"] == there["revision"]:
+        _change(row, there, work)
+    elif keep_both:
+        _add({**row, "annotation_id": new_id()}, work)
+        work.conflicts.append(annotation_of(there))
+    else:
+        work.conflicts.append(annotation_of(there))
+
+
+def _add(row: Mapping[str, Any], work: _Work) -> None:
+    by_whom = {"author": work.actor, "made_utc": work.now, "changed_by": work.actor, "changed_utc": work.now}
+    new = {**row, "slide_id": work.slide_id, "revision": 1, "change": work.change, **by_whom}
+    work.made.append(new)
+    work.live += 1
+    work.vertices += new["vertices"]
+    _note("annotation drawn", None, new, work)
+
+
+def _change(row: Mapping[str, Any], there: Mapping[str, Any], work: _Work) -> None:
+    by_whom = {"changed_by": work.actor, "changed_utc": work.now}
+    new = {**there, **row, "revision": there["revision"] + 1, "change": work.change, **by_whom}
+    work.earlier.append({name: there[name] for name in ("slide_id", "annotation_id", *_KEPT)})
+    work.updated.append({f"new_{name}": new[name] for name in _UPDATED} | {"of_annotation": new["annotation_id"]})
+    was_live, is_live = there["state"] == "live", new["state"] == "live"
+    work.live += is_live - was_live
+    work.vertices += is_live * new["vertices"] - was_live * there["vertices"]
+    action = "changed" if was_live and is_live else "deleted" if was_live else "restored"
+    _note(f"annotation {action}", there, new, work)
+
+
+def _note(action: str, before: Mapping[str, Any] | None, new: Mapping[str, Any], work: _Work) -> None:
+    work.saved.append(annotation_of(new))
+    work.entries.append(
+        Change(
+            work.actor,
+            action,
+            slide_subject(work.slide_id),
+            details={
+                "annotation": new["annotation_id"],
+                "revision": new["revision"],
+                "kind": new["kind"],
+                "class": new["class_name"],
+                "before": hash_row(before, _HASHED) if before else None,
+                "after": hash_row(new, _HASHED),
+            },
+        )
+    )
+
+
+def _check_room(counter: Mapping[str, int], work: _Work) -> None:
+    live, vertices = counter["live"] + work.live, counter["vertices"] + work.vertices
+    if (live > MAX_LIVE and work.live > 0) or (vertices > MAX_VERTICES_OF_SLIDE and work.vertices > 0):
+        raise BadAnnotationError(
+            f"slide {work.slide_id}: would have {live} annotations of {vertices} corners together; {MAX_LIVE} and "
+            f"{MAX_VERTICES_OF_SLIDE} are the most. Nothing was saved. Import fewer, or simpler ones."
+        )
+
+
+_UPDATED = ("change", *_KEPT, *_MEASURES)
+_UPDATE = (
+    update(annotation)
+    .where(annotation.c.slide_id == bindparam("of_slide"), annotation.c.annotation_id == bindparam("of_annotation"))
+    .values({name: bindparam(f"new_{name}") for name in _UPDATED})
+)
+
+
+def _execute(connection: Connection, work: _Work) -> None:
+    _register_classes(connection, {each.class_name for each in work.saved if each.class_name})
+    for start in range(0, len(work.made), _AT_ONCE * 10):
+        connection.execute(insert(annotation), work.made[start : start + _AT_ONCE * 10])
+    if work.updated:
+        connection.execute(_UPDATE, [{**values, "of_slide": work.slide_id} for values in work.updated])
+        connection.execute(insert(annotation_revision), work.earlier)
+
+
+def _register_classes(connection: Connection, names: Iterable[str]) -> None:
+    known = set(connection.execute(select(annotation_class.c.class_name)).scalars())
+    new = sorted(set(names) - known)
+    if not new:
+        return
+    first = connection.execute(select(func.count()).select_from(annotation_class)).scalar_one()
+    upsert = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
+    rows = [{"class_name": name, "ordinal": first + index} for index, name in enumerate(new)]
+    # Somebody may use it first on another slide at this moment.
+    connection.execute(upsert(annotation_class).values(rows).on_conflict_do_nothing())
+
+
+def as_imported(work: _Work, details: Mapping[str, Any]) -> Change:
+    """The one entry of many annotations that came in a file."""
+    hashes = [entry.details["after"] for entry in work.entries]
+    said = {"annotations": len(hashes), "after": hash_row({"all": hashes}, ("all",)), **details}
+    return Change(work.actor, "annotations imported", slide_subject(work.slide_id), details=said)
