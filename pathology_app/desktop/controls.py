@@ -18,6 +18,7 @@ from pathology_app.desktop.layers import (
     UNITS,
     about_layer,
 )
+from pathology_app.desktop.notes import SlideNotes
 from pathology_app.desktop.slide import HotspotList, OpenedSlide
 from pathology_app.text import as_text
 from pipeline.inference import Hotspot
@@ -52,6 +53,7 @@ class SlideControls:
         self.model_id, self.class_name = shown or ("", "")
         self.threshold, self.opacity, self.palette = DEFAULT_THRESHOLD, PREDICTION_OPACITY, DEFAULT_PALETTE
         self.as_scanned = False
+        self.notes = SlideNotes(viewer, slide)
         self._lists: dict[str, HotspotList] = {}
         for layer in self.layers(PREDICTION):
             self.follow(layer)
@@ -59,6 +61,11 @@ class SlideControls:
     def layers(self, role: str) -> list[Any]:
         """Layers of the slide that have a role, bottom to top."""
         return [layer for layer in self.viewer.layers if slide_of(layer) is self.slide and role_of(layer) == role]
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the slide's image is still in the viewer."""
+        return bool(self.layers(IMAGE))
 
     def follow(self, layer: Any) -> None:
         """Colour a prediction layer whenever it is shown: hidden ones cost nothing while a slider moves."""
@@ -142,7 +149,7 @@ class SlideControls:
         for layer in self.layers(RINGS):
             self.viewer.layers.remove(layer)
         spots = self.hotspot_list().spots[:MAX_RINGS]
-        if not spots or not self.layers(IMAGE):  # the slide may have been closed meanwhile
+        if not spots:
             return
         grid = self.slide.grids[self.model_id]
         # A ring around the strongest cell, and no smaller on the screen than can be seen.

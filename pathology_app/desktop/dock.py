@@ -21,13 +21,14 @@ from pathology_app.desktop.controls import SlideControls, furnish_canvas, probe_
 from pathology_app.desktop.hotspot_table import HotspotTable
 from pathology_app.desktop.layers import PREDICTION
 from pathology_app.desktop.legend import Legend
+from pathology_app.desktop.notes_box import NotesBox
 from pathology_app.text import as_text
 from pipeline.palettes import PALETTES
 from pipeline.units import RESEARCH_USE
 
 DOCK_NAME = "gemslide"
-_RINGS_AFTER_MS = 50
-"""The slide is drawn first: the library behind rings takes half a second to load."""
+_LATER_MS = 50
+"""The slide is drawn first: the libraries behind rings and shapes take half a second to load."""
 KEYS = {"n": 1, "PageDown": 1, "p": -1, "PageUp": -1}
 
 
@@ -81,6 +82,12 @@ class SlideDock(QWidget):
         layout.addWidget(self.hotspot_text)
         layout.addWidget(self.hotspots, stretch=1)
         layout.addLayout(self._steps())
+        self.notes_box = NotesBox(
+            lambda: self.controls.notes if self.controls else None,
+            lambda: [controls.notes for controls in self._all.values()],
+        )
+        layout.addWidget(_text("Annotations"))
+        layout.addWidget(self.notes_box)
         self.problems = _text("")
         layout.addWidget(self.problems)
         self._connect()
@@ -114,10 +121,16 @@ class SlideDock(QWidget):
             if number not in self._all:
                 self._all[number] = SlideControls(self.viewer, slide)
                 slide.listeners.append(lambda _: self._show_problems())
-                QTimer.singleShot(_RINGS_AFTER_MS, self._all[number].draw_rings)
+                QTimer.singleShot(_LATER_MS, lambda number=number: self._draw_the_rest(number))
         self._follow(event)
         if list(self._all) != before:
             self._offer_slides(newest=list(self._all)[-1] if self._all else None)
+
+    def _draw_the_rest(self, number: int) -> None:
+        controls = self._all.get(number)
+        if controls is not None and controls.is_open:  # it may have been closed meanwhile
+            controls.draw_rings()
+            self.notes_box.show_notes()
 
     def _follow(self, event: Any) -> None:
         """A layer that napari adds after the slide's first one still takes the slide's choices."""
