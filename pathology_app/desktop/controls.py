@@ -9,8 +9,10 @@ import numpy as np
 
 from pathology_app.desktop.colouring import prediction_colours
 from pathology_app.desktop.layers import (
+    DAMAGED,
     DEFAULT_THRESHOLD,
     IMAGE,
+    NOTES,
     OURS,
     PREDICTION,
     PREDICTION_OPACITY,
@@ -77,8 +79,7 @@ class SlideControls:
         has_new_model = model_id != self.model_id
         self.model_id, self.class_name = model_id, class_name
         for layer in self.layers(PREDICTION):
-            about = layer.metadata[OURS]
-            layer.visible = (about["model_id"], about["class_name"]) == (model_id, class_name)
+            layer.visible = self._is_chosen(layer)
         if has_new_model:
             self.draw_rings()
         else:
@@ -104,13 +105,20 @@ class SlideControls:
             layer.data = self.slide.pixels.arrays(as_scanned=as_scanned)
 
     def show_only(self) -> None:
-        """Hide other slides of the viewer: they lie in the same place."""
+        """Hide other slides of the viewer, which lie in the same place, and show this one with what was chosen."""
         for layer in self.viewer.layers:
             other = slide_of(layer)
             if other is not None and other is not self.slide:
                 layer.visible = False
-        for layer in self.layers(IMAGE):
-            layer.visible = True
+        for role in (IMAGE, RINGS, NOTES, DAMAGED):
+            for layer in self.layers(role):
+                layer.visible = True
+        for layer in self.layers(PREDICTION):
+            layer.visible = self._is_chosen(layer)
+
+    def _is_chosen(self, layer: Any) -> bool:
+        about = layer.metadata[OURS]
+        return bool((about["model_id"], about["class_name"]) == (self.model_id, self.class_name))
 
     def hotspot_list(self) -> HotspotList:
         """Of the chosen model."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from qtpy.QtCore import Qt, QTimer
+from qtpy.QtGui import QShowEvent
 from qtpy.QtWidgets import (
     QCheckBox,
     QComboBox,
@@ -18,11 +20,14 @@ from qtpy.QtWidgets import (
 )
 
 from pathology_app.desktop.controls import SlideControls, furnish_canvas, probe_in_status, role_of, slide_of
+from pathology_app.desktop.drops import StoreDrops
 from pathology_app.desktop.hotspot_table import HotspotTable
 from pathology_app.desktop.layers import PREDICTION
 from pathology_app.desktop.legend import Legend
 from pathology_app.desktop.notes_box import NotesBox
+from pathology_app.desktop.slide import OpenedSlide
 from pathology_app.text import as_text
+from pipeline.errors import GemslideError
 from pipeline.palettes import PALETTES
 from pipeline.units import RESEARCH_USE
 
@@ -43,6 +48,7 @@ class SlideDock(QWidget):
         """By the identity of the opened slide: one store may be opened twice."""
         self._build()
         furnish_canvas(self.viewer)
+        self.drops = StoreDrops(self.open_store)
         for key, by in KEYS.items():
             self.viewer.bind_key(key, lambda _, by=by: self.hotspots.step(by), overwrite=True)
         self.viewer.layers.events.inserted.connect(self._layers_changed)
@@ -125,6 +131,20 @@ class SlideDock(QWidget):
         self._follow(event)
         if list(self._all) != before:
             self._offer_slides(newest=list(self._all)[-1] if self._all else None)
+
+    def open_store(self, path: Path) -> None:
+        """Add a slide that was dropped; a damaged one is one message, and nothing is added."""
+        try:
+            OpenedSlide(path)
+        except GemslideError as error:
+            self._show_problems(str(error))
+        else:
+            self.viewer.open(str(path), plugin=DOCK_NAME)
+
+    def showEvent(self, event: QShowEvent) -> None:
+        """napari puts a dock into its window after it was made."""
+        super().showEvent(event)
+        self.drops.watch(self.window())
 
     def _draw_the_rest(self, number: int) -> None:
         controls = self._all.get(number)
@@ -212,8 +232,8 @@ class SlideDock(QWidget):
         self.hotspot_text.setText(as_text(text))
         self.hotspots.replace(spots)
 
-    def _show_problems(self) -> None:
-        problems = self.controls.slide.problems if self.controls else []
+    def _show_problems(self, *more: str) -> None:
+        problems = [*(self.controls.slide.problems if self.controls else []), *more]
         self.problems.setText("\n".join(as_text(problem) for problem in problems))
         self.problems.setVisible(bool(problems))
 

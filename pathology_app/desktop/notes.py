@@ -122,9 +122,13 @@ class SlideNotes:
         return drafts_of(with_ids(self.drawn(), new_id), self._present.values()) if self.layers() else []
 
     def describe(self, class_name: str | None = None, note: str | None = None) -> int:
-        """Give the selected shapes and points a class or a note; returns how many there are."""
-        count = 0
-        for layer in self.layers():
+        """Give what is selected a class or a note; returns how many there are.
+
+        Of the layer that is active; napari keeps what was last added in the other one selected.
+        """
+        count, active = 0, self.viewer.layers.selection.active
+        layers = [layer for layer in self.layers() if layer is active] or self.layers()
+        for layer in layers:
             selected = sorted(layer.selected_data)
             ids = {own for own in layer.features["id"].iloc[selected] if own}
             chosen = layer.features["id"].isin(ids)
