@@ -85,6 +85,8 @@ def drafts_of(outlines: Sequence[Outline], present: Iterable[Annotation]) -> lis
     for annotation in present:
         drafts += _change(annotation, groups.pop(annotation.annotation_id, []))
     for annotation_id, group in groups.items():
+        if all(outline.is_hole for outline in group):  # pasted without the area around it
+            group = [replace(outline, part=f"{index}.0") for index, outline in enumerate(group)]
         first = group[0]
         words = {"class_name": first.class_name or None, "note": first.note, "annotation_id": annotation_id}
         drafts.append(Draft(_shape_of(group), _kind_of(first.tool, ""), **words))
@@ -97,13 +99,19 @@ def with_ids(outlines: Sequence[Outline], new_id: Callable[[], str]) -> list[Out
     Args:
         new_id: called for each.
     """
-    seen: set[tuple[str, str]] = set()
+    times: dict[tuple[str, str], int] = defaultdict(int)
+    copies: dict[tuple[str, int], str] = {}
     found = []
     for outline in outlines:
         key = outline.annotation_id, outline.part
-        if not outline.annotation_id or key in seen:
-            outline = replace(outline, annotation_id=new_id(), part="0.0", author="")
-        seen.add((outline.annotation_id, outline.part))
+        times[key] += 1
+        if not outline.annotation_id:
+            outline = replace(outline, annotation_id=new_id(), part="0.0")
+        elif times[key] > 1:  # the rings that were pasted together stay one annotation
+            copy = outline.annotation_id, times[key]
+            if copy not in copies:
+                copies[copy] = new_id()
+            outline = replace(outline, annotation_id=copies[copy], author="")
         found.append(outline)
     return found
 

@@ -209,7 +209,7 @@ def _drop_of(path: Path) -> QDropEvent:
 
 
 def main(root: Path, images: Path) -> None:
-    faulthandler.dump_traceback_later(40, exit=True)  # says where a window waits for what never comes
+    faulthandler.dump_traceback_later(240, exit=True)  # says where a window waits for what never comes
     acts = Acts(root, images)
     found = {"layers": [[layer.name, bool(layer.visible)] for layer in acts.viewer.layers]}
     for act in (acts.hotspots, acts.threshold, acts.colours, acts.probe):
