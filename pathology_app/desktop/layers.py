@@ -13,144 +13,165 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.box import Box
-from pipeline.store.damaged import read_damaged
-from pipeline.store.labels import has_tissue, read_tissue
-from pipeline.store.overlays import Predictions, list_predictions, read_predictions
-from pipeline.store.reader import LevelArray, StoreReader
+from pathology_app.desktop.colouring import mask_colours, prediction_colours, quality_colours
+from pathology_app.desktop.slide import OpenedSlide
+from pathology_app.text import as_text
+from pipeline.errors import GemslideError
+from pipeline.palettes import DEFAULT_PALETTE
+from pipeline.store import PredictionGrid, has_tissue, read_damaged, read_quality, read_tissue
 
 Layer = tuple[Any, dict[str, Any], str]
 """Data, keyword arguments, kind: what a napari reader returns."""
 
 UNITS = ("micrometer", "micrometer")
 PREDICTION_OPACITY = 0.6
+DEFAULT_THRESHOLD = 0.5
+OURS = "gemslide"
+"""Key in a layer's `metadata` of what the layer is: `about_layer`."""
+IMAGE, TISSUE, QUALITY, PREDICTION, DAMAGED, RINGS, NOTES = (
+    "image", "tissue", "quality", "prediction", "damaged", "hotspots", "annotations",
+)  # fmt: skip
+_TISSUE_COLOUR = "#009e73"
 
-# Clear up to 0.3, then yellow to red: tissue of low probability is neither tinted nor darkened.
-_COLOURS_RGBA = np.array(
-    [(1.0, 1.0, 0.0, 0.0)] * 4 + [(1.0, 1.0 - step / 6, 0.0, 0.4 + step / 10) for step in range(7)], np.float32
-)
 
-_DAMAGED_COLOURS = {None: (0.0, 0.0, 0.0, 0.0), 1: (0.0, 0.35, 1.0, 1.0)}
-"""No colour of stained tissue, nor of predictions."""
+class CellsYx:
+    """One class of a model's predictions as a lazy y,x array, float32; NaN: not predicted, or damaged."""
 
+    ndim = 2
+    dtype = np.dtype(np.float32)
 
-class LevelYxc:
-    """A level of the store as a lazy y,x,c array: napari reads only what it shows.
-
-    The store's arrays are c,y,x, which napari cannot show as RGB.
-    """
-
-    ndim = 3
-    dtype = np.dtype(np.uint8)
-
-    def __init__(self, reader: StoreReader, level: LevelArray) -> None:
-        self._reader = reader
-        self._level = level
-        self.shape = (level.height_px, level.width_px, 3)
+    def __init__(self, slide: OpenedSlide, grid: PredictionGrid, index: int) -> None:
+        self._slide, self._model_id, self._index = slide, grid.model_id, index
+        self.shape: tuple[int, int] = grid.shape_yx
         self.size = math.prod(self.shape)
-        self.chunks = (level.chunk_px, level.chunk_px, 3)
 
     def __len__(self) -> int:
-        return self._level.height_px
+        return self.shape[0]
 
-    def __getitem__(self, key: Any) -> NDArray[np.uint8]:
-        keys = list(key) if isinstance(key, tuple) else [key]
-        if Ellipsis in keys:
-            at = keys.index(Ellipsis)
-            keys[at : at + 1] = [slice(None)] * (self.ndim + 1 - len(keys))
-        keys += [slice(None)] * (self.ndim - len(keys))
-        (top, height, rows), (left, width, columns) = (
-            _span(part, size) for part, size in zip(keys[:2], self.shape[:2], strict=True)
-        )
-        region = self._reader.read_region(self._level.level, Box(left, top, width, height))
-        return region[rows, columns, keys[2]]
+    def __getitem__(self, key: Any) -> NDArray[np.float32]:
+        return np.asarray(np.asarray(self)[key])
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        return np.asarray(self[:], dtype=dtype)
-
-
-def _span(key: slice | int, size: int) -> tuple[int, int, slice | int]:
-    """What to read for an index into an axis: start, length, and the index into what was read."""
-    if isinstance(key, slice):
-        start, stop, step = key.indices(size)
-        if step < 1:
-            raise IndexError(f"slices of a slide go forward, got a step of {step}")
-        return start, max(0, stop - start), slice(None, None, step)
-    index = range(size)[int(key)]
-    return index, 1, 0
+        predictions = self._slide.predictions(self._model_id)
+        if predictions is None or predictions.probabilities_cyx.shape[1:] != self.shape:
+            return np.full(self.shape, np.nan, dtype or self.dtype)
+        return np.asarray(predictions.probabilities_cyx[self._index], dtype or self.dtype)
 
 
 def slide_layers(store_path: Path) -> list[Layer]:
-    """The slide, its tissue mask, every model's predictions, and what is damaged in its file, bottom to top.
+    """Everything of a slide, bottom to top: see `layers_of`.
 
     Raises:
         GemslideError: no store there, or a damaged one.
     """
-    reader = StoreReader(store_path)
-    layers = [image_layer(reader)]
-    if (tissue := tissue_layer(store_path, reader.mpp0)) is not None:
-        layers.append(tissue)
-    for model_id in list_predictions(store_path):
-        layers += prediction_layers(read_predictions(store_path, model_id), reader.mpp0)
-    if (damaged := damaged_layer(store_path, reader.mpp0)) is not None:
-        layers.append(damaged)
+    return layers_of(OpenedSlide(store_path))
+
+
+def layers_of(slide: OpenedSlide) -> list[Layer]:
+    """The slide, its tissue mask, its quality scores, every model's predictions, and what is damaged in its file.
+
+    What cannot be read besides the image is told (`OpenedSlide.tell`) and left out.
+    """
+    layers = [image_layer(slide)]
+    for overlay in (tissue_layer, quality_layers, prediction_layers, damaged_layer):
+        try:
+            layers += overlay(slide)
+        except GemslideError as error:
+            slide.tell(str(error))
     return layers
 
 
-def image_layer(reader: StoreReader) -> Layer:
-    """The slide's pyramid, as scanned: an ICC profile is not applied."""
-    levels = [LevelYxc(reader, level) for level in reader.levels]
-    keywords = {"name": reader.slide_id, "rgb": True, "multiscale": True, **_frame(reader.mpp0, reader.mpp0)}
-    return levels, keywords, "image"
+def image_layer(slide: OpenedSlide) -> Layer:
+    """The slide's pyramid, converted by the scanner's colour profile where it has one."""
+    mpp0 = slide.reader.mpp0
+    keywords = {"name": slide.slide_id, "rgb": True, "multiscale": True, **_frame(mpp0, mpp0)}
+    return slide.pixels.arrays(as_scanned=False), keywords | about_layer(slide, IMAGE), "image"
 
 
-def tissue_layer(store_path: Path, mpp0: float) -> Layer | None:
-    """The tissue mask, hidden at first; None when the store has none.
+def tissue_layer(slide: OpenedSlide) -> list[Layer]:
+    """The tissue mask, hidden at first; none when the store has none.
 
     Raises:
         UnreadableError: the mask is damaged.
     """
-    if not has_tissue(store_path):
-        return None
-    mask_yx, mpp = read_tissue(store_path)
-    return mask_yx, {"name": "tissue", "opacity": 0.3, "visible": False, **_frame(mpp, mpp0)}, "labels"
+    if not has_tissue(slide.path):
+        return []
+    mask_yx, mpp = read_tissue(slide.path)
+    return [
+        _mask_layer(slide, TISSUE, "tissue", mask_yx, mpp, opacity=0.3, visible=False, **mask_colours(_TISSUE_COLOUR))
+    ]
 
 
-def damaged_layer(store_path: Path, mpp0: float) -> Layer | None:
-    """What is damaged in the slide's file, on top and shown; None where no damage is known.
+def quality_layers(slide: OpenedSlide) -> list[Layer]:
+    """One layer per measure of `gemslide qc`, hidden at first; none where the slide was never checked.
+
+    Raises:
+        UnreadableError: the scores are damaged.
+    """
+    quality = read_quality(slide.path)
+    if quality is None:
+        return []
+    cell_um = quality.cell_px0 * slide.reader.mpp0
+    layers = []
+    for name, scores_yx in zip(quality.names, quality.scores_cyx.astype(np.float32), strict=True):
+        named = f"quality: {as_text(name)} (cells of {cell_um:.0f} µm)"
+        look = {"opacity": 0.7, "visible": False, **quality_colours()}
+        layers.append(_mask_layer(slide, QUALITY, named, scores_yx, cell_um, **look))
+    return layers
+
+
+def damaged_layer(slide: OpenedSlide) -> list[Layer]:
+    """What is damaged in the slide's file, on top and shown; none where no damage is known.
 
     Raises:
         UnreadableError: the label is damaged itself, or missing.
     """
-    found = read_damaged(store_path)
+    found = read_damaged(slide.path)
     if found is None:
-        return None
+        return []
     mask_yx, cell_px0 = found
-    keywords = {"name": "damaged in the file", "opacity": 0.6, "colormap": _DAMAGED_COLOURS, "visible": True}
-    return mask_yx, {**keywords, **_frame(cell_px0 * mpp0, mpp0)}, "labels"
-
-
-def prediction_layers(predictions: Predictions, mpp0: float) -> list[Layer]:
-    """One layer per class; only the last class is shown at first. Cells that were not predicted are NaN: clear."""
-    frame = _frame(predictions.stride_px0 * mpp0, mpp0)
-    shown = len(predictions.class_names) - 1
+    cell_um = cell_px0 * slide.reader.mpp0
     return [
-        (
-            np.asarray(predictions.probabilities_cyx[index], np.float32),
-            {
-                "name": f"P({class_name}) {predictions.model_id}",
-                "colormap": {"name": "gemslide", "colors": _COLOURS_RGBA},
-                "contrast_limits": (0.0, 1.0),
-                "interpolation2d": "nearest",
-                "blending": "translucent_no_depth",
-                "opacity": PREDICTION_OPACITY,
-                "visible": index == shown,
-                **frame,
-            },
-            "image",
+        _mask_layer(
+            slide, DAMAGED, "damaged in the file", mask_yx, cell_um, opacity=0.6, visible=True, **mask_colours()
         )
-        for index, class_name in enumerate(predictions.class_names)
     ]
+
+
+def prediction_layers(slide: OpenedSlide) -> list[Layer]:
+    """One layer per model and class; one is shown at first. Cells that were not predicted are NaN: clear."""
+    shown = slide.shown_first()
+    layers = []
+    for model_id, grid in slide.grids.items():
+        cell_um = grid.stride_px0 * slide.reader.mpp0
+        for index, class_name in enumerate(grid.class_names):
+            keywords = {
+                "name": f"P({as_text(class_name)}) {model_id}",
+                "opacity": PREDICTION_OPACITY,
+                "visible": (model_id, class_name) == shown,
+                **prediction_colours(DEFAULT_PALETTE, DEFAULT_THRESHOLD),
+                **_cells(cell_um, slide.reader.mpp0),
+                **about_layer(slide, PREDICTION, model_id=model_id, class_name=class_name),
+            }
+            layers.append((CellsYx(slide, grid, index), keywords, "image"))
+    return layers
+
+
+def about_layer(slide: OpenedSlide, role: str, **more: str) -> dict[str, Any]:
+    """What a layer is, for whoever meets it in a viewer."""
+    return {"metadata": {OURS: {"slide": slide, "role": role, **more}}}
+
+
+def _mask_layer(
+    slide: OpenedSlide, role: str, name: str, cells_yx: NDArray[Any], cell_um: float, **keywords: Any
+) -> Layer:
+    frame = _cells(cell_um, slide.reader.mpp0)
+    return cells_yx, {"name": name, **keywords, **frame, **about_layer(slide, role)}, "image"
+
+
+def _cells(cell_um: float, mpp0: float) -> dict[str, Any]:
+    look = {"rgb": False, "interpolation2d": "nearest", "blending": "translucent_no_depth"}
+    return look | _frame(cell_um, mpp0)
 
 
 def _frame(cell_um: float, mpp0: float) -> dict[str, Sequence[Any]]:

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 from pathology_app.desktop.layers import Layer, slide_layers
-from pipeline.errors import GemslideError
-from pipeline.store.reader import StoreReader
+from pipeline.store import is_store
 
 Reader = Callable[[str], list[Layer]]
 
 
 def napari_get_reader(path: str | list[str]) -> Reader | None:
-    """A reader for one slide store; None leaves the path to other plug-ins."""
-    if not isinstance(path, str):
-        return None
-    try:
-        StoreReader(path)
-    except GemslideError:
-        return None
-    return lambda chosen: slide_layers(Path(chosen))
+    """A reader for one slide store, whole or damaged; None leaves the path to other plug-ins."""
+    return read_store if isinstance(path, str) and is_store(Path(path)) else None
+
+
+def read_store(path: str) -> list[Layer]:
+    """A store's layers; the viewer that they are for gets the dock.
+
+    Raises:
+        GemslideError: the store is damaged. napari shows the message.
+    """
+    layers = slide_layers(Path(path))
+    if "napari" in sys.modules:  # who reads layers without a viewer need not wait for napari
+        from pathology_app.desktop.window import furnish_current
+
+        furnish_current()
+    return layers

@@ -1,13 +1,16 @@
-"""A napari window over one slide store. The only file that opens napari."""
+"""napari windows with slides in them. The only file that imports napari."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import napari
 from napari.layers import Layer
 
-from pathology_app.desktop.layers import slide_layers
+from pathology_app.desktop.dock import DOCK_NAME, SlideDock
+from pathology_app.desktop.layers import layers_of
+from pathology_app.desktop.slide import OpenedSlide
 from pipeline.units import RESEARCH_USE
 
 
@@ -18,14 +21,34 @@ def show_store(store_path: Path) -> None:
 
 
 def open_viewer(store_path: Path) -> napari.Viewer:
-    """A window with the store's layers, in micrometres."""
-    layers = slide_layers(store_path)
-    viewer = napari.Viewer(title=f"{store_path.name} - {RESEARCH_USE}")
+    """A window with the store's layers, in micrometres, and the dock beside them.
+
+    Raises:
+        GemslideError: no store there, or a damaged one; then no window is opened.
+    """
+    slide = OpenedSlide(store_path)
+    layers = layers_of(slide)
+    viewer = napari.Viewer(title=f"{store_path.name} - {RESEARCH_USE}", show_welcome_screen=False)
     for data, keywords, kind in layers:
         viewer.add_layer(Layer.create(data, keywords, kind))
-    viewer.scale_bar.visible = True
-    viewer.text_overlay.text = RESEARCH_USE
-    viewer.text_overlay.position = "top_left"
-    viewer.text_overlay.visible = True
+    viewer.layers.selection.active = viewer.layers[0]
+    furnish(viewer)
     viewer.reset_view()
     return viewer
+
+
+def furnish(viewer: Any) -> SlideDock:
+    """Give a viewer our dock, once."""
+    for inner in viewer.window.dock_widgets.values():
+        if isinstance(inner, SlideDock):
+            return inner
+    dock = SlideDock(viewer)
+    viewer.window.add_dock_widget(dock, name=DOCK_NAME, area="right")
+    return dock
+
+
+def furnish_current() -> None:
+    """The same for the viewer that a slide is being opened in, if there is one."""
+    viewer = napari.current_viewer()
+    if viewer is not None:
+        furnish(viewer)

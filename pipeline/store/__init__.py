@@ -26,13 +26,13 @@ __all__, __getattr__ = public_names(
         "memory": "bytes_at",
         "metadata": "first_finding Gate image_attributes Level MAX_LEVELS ome_xml read_json SlideAttributes Source "
         "write_group write_json",
-        "overlays": "list_predictions MAX_CELL_PX0 nan_pyramid new_predictions Predictions predictions_path "
-        "read_class_names read_predictions",
+        "overlays": "list_predictions MAX_CELL_PX0 nan_pyramid new_predictions PredictionGrid Predictions "
+        "predictions_path read_class_names read_prediction_grid read_predictions",
         "plain_array": "array_names PlainArray write_array",
         "qc_scores": "Quality read_quality read_stain_fit SCORE_NAMES slide_normaliser stored_summary write_quality",
         "reader": "is_store LevelArray resize_square square_side_px StoreReader",
         "render": "damage_stripes DAMAGED_COLOUR for_screen render_thumbnail_jpeg thumbnail",
-        "screen": "Part screen_levels ScreenLevel tile_parts",
+        "screen": "Part screen_levels ScreenLevel tile_parts tile_pixels",
         "shard": "FileChecksum sum_file with_checksum write_shard",
         "threads": "CORES parallel_for",
     },

@@ -17,7 +17,7 @@ from pipeline.files import SHORT_WRITE_S, new_folder
 from pipeline.project import check_name
 from pipeline.store.layout import PREDICTIONS
 from pipeline.store.metadata import first_finding, multiscale, read_json, write_group
-from pipeline.store.plain_array import read_array, write_array
+from pipeline.store.plain_array import PlainArray, read_array, write_array
 from pipeline.store.root import read_root
 from training.foundation.names import is_name
 
@@ -103,8 +103,18 @@ def list_predictions(store: Path) -> list[str]:
     return sorted(path.name for path in parent.iterdir() if is_name(path.name) and (path / "zarr.json").exists())
 
 
-def read_class_names(store: Path, model_id: str) -> tuple[tuple[str, ...], float]:
-    """Classes of a model's predictions, and level-0 pixels along a cell, without the values.
+@dataclass(frozen=True)
+class PredictionGrid:
+    """What predictions say of themselves; their values are not looked at."""
+
+    model_id: str
+    class_names: tuple[str, ...]
+    shape_yx: tuple[int, int]
+    stride_px0: float
+
+
+def read_prediction_grid(store: Path, model_id: str) -> PredictionGrid:
+    """Classes and cells of one model's predictions.
 
     Raises:
         UnreadableError: none there, or damaged.
@@ -112,11 +122,24 @@ def read_class_names(store: Path, model_id: str) -> tuple[tuple[str, ...], float
     path = predictions_path(store, model_id)
     try:
         said = _Said.model_validate(read_json(path / "zarr.json")["attributes"]["gemslide"])
+        shape = PlainArray.open(store, f"{PREDICTIONS}/{model_id}/0").shape
+        if len(shape) != 3 or shape[0] != len(said.class_names):
+            raise ValueError(f"values of shape {shape} for {len(said.class_names)} classes")
     except ValidationError as error:
         raise _unreadable(path, first_finding(error)) from error
     except (UnreadableError, OSError, KeyError, TypeError, ValueError) as error:
         raise _unreadable(path, f"{type(error).__name__}: {error}") from error
-    return said.class_names, said.stride_px0
+    return PredictionGrid(model_id, said.class_names, (shape[1], shape[2]), said.stride_px0)
+
+
+def read_class_names(store: Path, model_id: str) -> tuple[tuple[str, ...], float]:
+    """Classes of a model's predictions, and level-0 pixels along a cell, without the values.
+
+    Raises:
+        UnreadableError: none there, or damaged.
+    """
+    grid = read_prediction_grid(store, model_id)
+    return grid.class_names, grid.stride_px0
 
 
 def read_predictions(store: Path, model_id: str) -> Predictions:

@@ -143,16 +143,31 @@ def _alone(array: ArrayReader, row: int, column: int) -> bytes | None:
         return _DAMAGED
 
 
+def tile_pixels(level: ScreenLevel, row: int, column: int) -> tuple[Pixels, list[Box]]:
+    """A tile's pixels as scanned, cut at the slide's edge, and the boxes in it that cannot be read: white there.
+
+    Raises:
+        IndexError: no such tile.
+        UnreadableError: the store was replaced or cannot be opened.
+    """
+    pixels, holes = _pixels(level, level.source_box(row, column))
+    return pixels, [_shrunk(hole, level.shrink) for hole in holes]
+
+
 def _composed(level: ScreenLevel, box: Box) -> list[Part]:
+    pixels, holes = _pixels(level, box)
+    whole = Part(Box(0, 0, pixels.shape[1], pixels.shape[0]), encode_jpeg(pixels))
+    return [whole, *(Part(_shrunk(hole, level.shrink), None) for hole in holes)]
+
+
+def _pixels(level: ScreenLevel, box: Box) -> tuple[Pixels, list[Box]]:
+    """Pixels of a box of the store's level, shrunk, and the places in the box that cannot be read."""
     array, shrink, chunk_px = level.source.array, level.shrink, level.source.chunk_px
     # Beyond the slide's edge a chunk is padded, often in black: there, pixels are cut before they are averaged.
     is_whole = box.right_px % chunk_px == box.bottom_px % chunk_px == chunk_px % shrink == 0
     if level.source.codec == "imagecodecs_jpeg" and 1 < shrink <= _MAX_SMALL and is_whole:
-        pixels, holes = _decoded_small(array, box, shrink)
-    else:
-        pixels, holes = _averaged(array, box, shrink)
-    whole = Part(Box(0, 0, pixels.shape[1], pixels.shape[0]), encode_jpeg(pixels))
-    return [whole, *(Part(_shrunk(hole, shrink), None) for hole in holes)]
+        return _decoded_small(array, box, shrink)
+    return _averaged(array, box, shrink)
 
 
 def _decoded_small(array: ArrayReader, box: Box, shrink: int) -> tuple[Pixels, list[Box]]:

@@ -3,41 +3,29 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests.desktop.conftest import ARTIFACTS
 from tests.pathology_app.small_project import HEIGHT_PX0, MODEL_ID, MPP0, SLIDE_ID, STRIDE_PX0, WIDTH_PX0, make_project
 
 pytestmark = [pytest.mark.display, pytest.mark.xdist_group("display")]
 
-WINDOW = Path(__file__).with_name("napari_window.py")
-ARTIFACTS = Path(__file__).parents[2] / "test-artifacts"
 
-
-def test_napari_shows_every_layer_in_its_place(tmp_path: Path) -> None:
-    if not shutil.which("xvfb-run"):
-        pytest.skip("!! xvfb-run is missing: run .ci/system-packages")
+def test_napari_shows_every_layer_in_its_place(under_xvfb: Callable[..., str], tmp_path: Path) -> None:
     store = make_project(tmp_path).store_path(SLIDE_ID)
-    ARTIFACTS.mkdir(exist_ok=True)
-    image = ARTIFACTS / "napari.png"
-    command = ["xvfb-run", "-a", "-s", "-screen 0 1400x900x24", sys.executable, str(WINDOW), str(store), str(image)]
-    # napari keeps its settings in the home folder.
-    environment = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path), "NAPARI_CONFIG": str(tmp_path / "napari.yaml")}
 
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
+    shown = json.loads(under_xvfb("napari_window.py", store, ARTIFACTS / "napari.png"))
 
-    assert done.returncode == 0, done.stderr
-    shown = json.loads(done.stdout.splitlines()[-1])
     assert "Research use only" in shown["title"]
     names = [layer["name"] for layer in shown["layers"]]
     assert names == [SLIDE_ID, "tissue", f"P(negative) {MODEL_ID}", f"P(positive) {MODEL_ID}"]
-    assert [layer["kind"] for layer in shown["layers"]] == ["Image", "Labels", "Image", "Image"]
+    assert [layer["kind"] for layer in shown["layers"]] == ["Image"] * 4
     assert {unit for layer in shown["layers"] for unit in layer["units"]} == {"micrometer"}
     corners_um = {layer["name"]: np.array(layer["corners_um"]) for layer in shown["layers"]}
     size_um = np.array([HEIGHT_PX0, WIDTH_PX0]) * MPP0

@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pathology_app.desktop.layers import LevelYxc, slide_layers
+from pathology_app.desktop.layers import layers_of, slide_layers
+from pathology_app.desktop.pixels import LevelYxc, SlidePixels
 from pathology_app.desktop.reader import napari_get_reader
-from pipeline.errors import UnreadableError
+from pathology_app.desktop.slide import OpenedSlide
 from pipeline.project import Project
 from pipeline.store.layout import LABELS, TISSUE
 from pipeline.store.reader import StoreReader
@@ -28,7 +29,7 @@ from tests.pathology_app.small_project import (
 @pytest.fixture(scope="module")
 def finest(project: Project) -> LevelYxc:
     reader = StoreReader(project.store_path(SLIDE_ID))
-    return LevelYxc(reader, reader.levels[0])
+    return SlidePixels(reader, print).arrays(as_scanned=False)[0]
 
 
 @pytest.mark.parametrize(
@@ -55,13 +56,13 @@ def test_layers_lie_over_each_other(project: Project) -> None:
     """Every layer begins at the slide's corner: translation less half a cell is minus half a pixel."""
     layers = slide_layers(project.store_path(SLIDE_ID))
 
-    assert [kind for _, _, kind in layers] == ["image", "labels", "image", "image"]
+    assert [kind for _, _, kind in layers] == ["image"] * 4
     for _, keywords, _ in layers:
         assert keywords["units"] == ("micrometer", "micrometer")
         for scale_um, translate_um in zip(keywords["scale"], keywords["translate"], strict=True):
             assert translate_um - scale_um / 2 == pytest.approx(-MPP0 / 2)
     (levels, image, _), (mask_yx, tissue, _), (_, prediction, _) = layers[:3]
-    assert [level.shape[:2] for level in levels] == [(1300, 1800), (325, 450)]
+    assert [level.shape[:2] for level in levels] == [(1300, 1800), (650, 900), (325, 450)]
     assert image["scale"] == (MPP0, MPP0)
     assert prediction["scale"] == (STRIDE_PX0 * MPP0, STRIDE_PX0 * MPP0)
     covered_um = np.array(mask_yx.shape) * tissue["scale"]
@@ -76,7 +77,7 @@ def test_a_slide_without_a_tissue_mask_is_shown_without_its_layer(project: Proje
     shown = [(kind, keywords["name"]) for _, keywords, kind in slide_layers(store)]
 
     with_mask = [(kind, keywords["name"]) for _, keywords, kind in slide_layers(whole)]
-    assert shown == [layer for layer in with_mask if layer != ("labels", "tissue")] != with_mask
+    assert shown == [layer for layer in with_mask if layer != ("image", "tissue")] != with_mask
 
 
 def test_a_damaged_tissue_mask_is_not_taken_for_none(project: Project, tmp_path: Path) -> None:
@@ -84,15 +85,18 @@ def test_a_damaged_tissue_mask_is_not_taken_for_none(project: Project, tmp_path:
     store = shutil.copytree(whole, tmp_path / whole.name)
     (store / TISSUE / "zarr.json").write_text("{}")
 
-    with pytest.raises(UnreadableError, match="no readable tissue mask"):
-        slide_layers(store)
+    slide = OpenedSlide(store)
+    layers = layers_of(slide)
+
+    assert layers[0][1]["name"] == SLIDE_ID  # the slide can be looked at
+    assert "no readable tissue mask" in slide.problems[0]
 
 
 def test_predictions_keep_their_values(project: Project) -> None:
     *_, (negative, _, _), (positive, keywords, _) = slide_layers(project.store_path(SLIDE_ID))
 
     np.testing.assert_array_equal([negative, positive], small_predictions().probabilities_cyx.astype(np.float32))
-    assert keywords["colormap"]["colors"][0][3] == 0
+    assert keywords["colormap"]["low_color"][3] == 0
 
 
 def test_the_reader_leaves_other_folders_alone(project: Project) -> None:
@@ -106,7 +110,7 @@ def test_the_reader_leaves_other_folders_alone(project: Project) -> None:
 def test_damage_is_the_layer_on_top_and_is_shown(damaged_project: Project) -> None:
     mask_yx, keywords, kind = slide_layers(damaged_project.store_path(SLIDE_ID))[-1]
 
-    assert (keywords["name"], kind, keywords["visible"]) == ("damaged in the file", "labels", True)
+    assert (keywords["name"], kind, keywords["visible"]) == ("damaged in the file", "image", True)
     assert set(zip(*np.nonzero(mask_yx), strict=True)) == DAMAGED_TILES
     assert keywords["scale"] == (256 * MPP0, 256 * MPP0)
     assert keywords["translate"] == (255 * MPP0 / 2, 255 * MPP0 / 2)

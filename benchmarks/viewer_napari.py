@@ -1,0 +1,190 @@
+"""napari on a slide of 100,000 × 100,000 px, as `gemslide view` opens it: how long a pathologist waits.
+
+    xvfb-run -a -s "-screen 0 1920x1080x24" .venv/bin/python -m benchmarks.viewer_napari [--folder DIR] [--side-px N]
+        [--moves 200] [--window-px 1920 1080]
+
+The slide is that of `benchmarks/viewer.py`, with predictions of 1,000 × 1,000 cells. Under xvfb, a processor draws
+(llvmpipe), as on a machine without GPU: half of a frame's time and more is its drawing, which grows with the window.
+
+open       from opening the store to the first frame drawn; `import_s`: of the libraries before, which a program that
+           is open already does not load again
+pan        a frame of level 0 (40x), moved by 48 px each time, with the prediction over it, until it is drawn
+colours    the same with an ICC profile applied
+threshold  from a threshold to the frame in its colours
+as_scanned from the switch to the frame in the scanner's colours
+
+`ours_ms` is the time of a frame that the main thread spends on the processor, drawing in other threads left out.
+
+Milliseconds are medians and 95th percentiles. Each measure is a process of its own. Prints a JSON line for each; `busy`
+is the share of the machine's cores that others had meanwhile: above 0.1, the figures are worth little. The committed
+lines are in benchmarks/results/viewer.jsonl.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from PIL import ImageCms
+
+from benchmarks.machine import circumstances
+from benchmarks.viewer import milliseconds
+from benchmarks.viewer_setting import folder_for, made, others
+
+STEP_PX, FORTY_TIMES = 48, 4.0
+
+
+class Opened:
+    """A window that has been drawn, and how long that took."""
+
+    def __init__(self, store: Path, options: argparse.Namespace) -> None:
+        start = time.perf_counter()
+        from pathology_app.desktop import window
+
+        _load_late_libraries()
+        self.import_s = time.perf_counter() - start
+        start = time.perf_counter()
+        self.viewer = window.open_viewer(store)
+        from qtpy.QtWidgets import QApplication
+
+        self.app, self.frames = QApplication.instance(), 0
+        self.dock = window.furnish(self.viewer)
+        self.canvas = self.viewer.window._qt_viewer.canvas._scene_canvas
+        self.canvas.events.draw.connect(self._drawn, position="last")
+        self.until_drawn(lambda: None)
+        self.open_s = time.perf_counter() - start
+        self.viewer.window._qt_window.resize(*options.window_px)
+        self.until_drawn(lambda: None, frames=3)
+        self.settle()
+
+    def _drawn(self, event: Any) -> None:
+        self.frames += 1
+
+    def until_drawn(self, change: Callable[[], None], frames: int = 1) -> float:
+        """Milliseconds from a change until the canvas has been drawn."""
+        start, before = time.perf_counter(), self.frames
+        change()
+        for frame in range(1, frames + 1):
+            self.canvas.update()
+            while self.frames < before + frame:
+                self.app.processEvents()
+        return 1000 * (time.perf_counter() - start)
+
+    def settle(self) -> None:
+        """Until the rings are there, too."""
+        ends = time.perf_counter() + 2
+        while time.perf_counter() < ends:
+            self.app.processEvents()
+            time.sleep(0.01)
+
+    def move_to(self, moves: int) -> None:
+        self.viewer.camera.center = (10_000 + 6 * moves / 4, 10_000 + moves * STEP_PX / FORTY_TIMES)
+
+
+def _load_late_libraries() -> None:
+    """What napari loads when a window is opened, as `import_s` counts it."""
+    from napari.utils.transforms._units import get_units_from_name
+
+    get_units_from_name("micrometer")
+
+
+def open_(store: Path, options: argparse.Namespace) -> dict[str, Any]:
+    opened = Opened(store, options)
+    return {"open_s": round(opened.open_s, 2), "import_s": round(opened.import_s, 2)}
+
+
+def pan(store: Path, options: argparse.Namespace) -> dict[str, Any]:
+    opened = Opened(store, options)
+    opened.viewer.camera.zoom = FORTY_TIMES
+    opened.until_drawn(lambda: opened.move_to(0), frames=2)
+    start = time.thread_time()
+    times = [opened.until_drawn(lambda i=i: opened.move_to(i)) for i in range(1, options.moves)]
+    ours_ms = round(1000 * (time.thread_time() - start) / len(times), 1)
+    image = opened.viewer.layers[0]
+    return {
+        "canvas_px": list(opened.canvas.size),
+        "level": int(image.data_level),
+        "ours_ms": ours_ms,
+        **milliseconds(times),
+    }
+
+
+def threshold(store: Path, options: argparse.Namespace) -> dict[str, Any]:
+    opened = Opened(store, options)
+    times = [
+        opened.until_drawn(lambda i=i: opened.dock.threshold.setValue(10 + i % 80)) for i in range(options.moves // 2)
+    ]
+    return {"cells": opened.viewer.layers["P(b) bench-00000000"].data.size, **milliseconds(times)}
+
+
+def as_scanned(store: Path, options: argparse.Namespace) -> dict[str, Any]:
+    opened = Opened(store, options)
+    opened.viewer.camera.zoom = FORTY_TIMES
+    opened.until_drawn(lambda: opened.move_to(0), frames=2)
+    times = []
+    for i in range(max(6, options.moves // 20)):
+        opened.move_to(40 * i)
+        opened.settle()
+        times.append(opened.until_drawn(lambda i=i: opened.dock.as_scanned.setChecked(i % 2 == 0), frames=2))
+    return milliseconds(times)
+
+
+MEASURES = {"open": open_, "pan": pan, "colours": pan, "threshold": threshold, "as_scanned": as_scanned}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="*", default=[], help="measures whose name holds one of these words")
+    parser.add_argument("--folder", type=Path, help="kept, and used again; without it the slide is made each time")
+    parser.add_argument("--side-px", type=int, default=100_000)
+    parser.add_argument("--moves", type=int, default=200)
+    parser.add_argument("--window-px", nargs=2, type=int, default=(1920, 1080))
+    parser.add_argument("--measure", nargs=2, metavar=("NAME", "STORE"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.measure:
+        name, store = options.measure
+        print(json.dumps(MEASURES[name](Path(store), options)), flush=True)
+        return
+    with folder_for(options.folder) as folder:
+        project = made(folder, options.side_px)
+        for name in MEASURES:
+            if not options.only or any(word in name for word in options.only):
+                has_profile = name in ("colours", "as_scanned")
+                store = _with_profile(project.store_path("other")) if has_profile else project.store_path("slide")
+                command = [sys.executable, "-W", "ignore", "-m", "benchmarks.viewer_napari"]
+                with others() as busy:
+                    window_px = list(map(str, options.window_px))
+                    arguments = [
+                        "--moves",
+                        str(options.moves),
+                        "--window-px",
+                        *window_px,
+                        "--measure",
+                        name,
+                        str(store),
+                    ]
+                    done = subprocess.run([*command, *arguments], stdout=subprocess.PIPE, check=True)
+                line = {"benchmark": "viewer", "measure": f"napari {name}", "side_px": options.side_px}
+                found = json.loads(done.stdout.splitlines()[-1])
+                print(json.dumps({**line, **found, **busy, **circumstances("benchmarks.viewer_napari")}), flush=True)
+
+
+def _with_profile(store: Path) -> Path:
+    """The second slide, with sRGB's own profile as its scanner's: as much work as any of its kind."""
+    root = store / "zarr.json"
+    content = json.loads(root.read_text())
+    profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+    content["attributes"]["gemslide"]["icc"] = base64.b64encode(profile).decode()
+    root.write_text(json.dumps(content))
+    return store
+
+
+if __name__ == "__main__":
+    main()
