@@ -21,6 +21,7 @@ from pathology_app.access.names import Names, parse_names
 from pathology_app.access.tokens import Login
 from pathology_app.study_ledger import close_study_ledgers
 from pathology_app.tiles.cache import current_cache
+from pathology_app.tiles.review_routes import review_routes
 from pathology_app.tiles.routes import viewer_routes
 
 SCRIPT = Path(__file__).resolve().with_name("main.py")
@@ -54,7 +55,7 @@ def create_app(access: Access | None = None) -> ASGIApp:
     Raises:
         BadRecipeError: `GEMSLIDE_NAMES` holds what is no name.
     """
-    app = st.App(SCRIPT, routes=viewer_routes(current_cache()), lifespan=_lifespan)
+    app = st.App(SCRIPT, routes=[*viewer_routes(current_cache()), *review_routes(current_cache())], lifespan=_lifespan)
     for name, value in OPTIONS.items():
         config.set_option(name, value)
     return Guard(app, access or _access_by_environment(), SCRIPT)

@@ -16,7 +16,7 @@ from pathology_app.tiles.cache import current_cache
 from pipeline.errors import GemslideError
 from pipeline.project import Project
 from pipeline.study.ledger import Ledger
-from pipeline.study.opening import find_ledger
+from pipeline.study.opening import find_ledger, open_ledger
 from pipeline.study.progress import Progress, progress_of
 
 ANSWER_S = 10.0
@@ -81,6 +81,17 @@ class StudyLedger:
                 self._opened = self._opening.get()
             return self._opened
 
+    def made(self) -> Ledger:
+        """The ledger, made where the project has none: somebody judges something. Raises: as `ledger`."""
+        found = self.ledger()
+        if found is not None:
+            return found
+        open_ledger(self._project).database.close()
+        self._opening.forget()
+        found = self.ledger()
+        assert found is not None
+        return found
+
     def names(self) -> list[str]:
         """Names of all studies. Raises: as `ledger`."""
         return self._names.get()
@@ -122,7 +133,11 @@ _SHARED: dict[Path, StudyLedger] = {}
 
 def current_study_ledger() -> StudyLedger:
     """The ledger of the project that this process serves."""
-    project = current_cache().project
+    return study_ledger_of(current_cache().project)
+
+
+def study_ledger_of(project: Project) -> StudyLedger:
+    """The one ledger of a project in this process."""
     return _SHARED.setdefault(project.root, StudyLedger(project))
 
 

@@ -30,10 +30,15 @@ MAX_WEBSOCKETS = 200
 PAGES = ("/", "/worklist", "/slide")
 WEBSOCKET = "/_stcore/stream"
 _SERVED = re.compile(
-    r"/(static|tiles|overlays|layers|damaged|thumbnails|viewer)/.*|/favicon\.png|/_stcore/(health|host-config)",
+    r"/(static|tiles|overlays|layers|damaged|thumbnails|coverage|hotspots|crops|viewer)/.*|/favicon\.png"
+    r"|/_stcore/(health|host-config)",
     re.ASCII,
 )
 """Beside the pages. Streamlit's metrics, uploads, media, log-in and agent routes are not served."""
+
+_POSTED = re.compile(r"/(coverage|hotspots)/.*", re.ASCII)
+"""What also takes JSON: what was looked at, and what is thought of hotspots."""
+MAX_POSTED_BYTES = 2**16
 
 _METHODS = ("GET", "HEAD", "OPTIONS")
 _FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip", "via")
@@ -178,10 +183,13 @@ def _check_sender(scope: Scope) -> None:
 
 
 def _check_request(scope: Scope) -> None:
-    """Nothing is uploaded here, so no request has a body; and nothing but the app's own paths is served."""
+    """Next to nothing is uploaded, so other requests have no body; and nothing but the app's own paths is served."""
     if scope["type"] == "websocket":
         if scope["path"] != WEBSOCKET:
             raise RefusedError(404, "not_found", "Nothing is served under this link.")
+        return
+    if scope["method"] == "POST" and _POSTED.fullmatch(scope["path"]):
+        _check_posted(Headers(scope=scope))
         return
     if scope["method"] not in _METHODS:
         raise RefusedError(405, "method", "This app only shows: GET, HEAD and OPTIONS are answered.")
@@ -190,6 +198,16 @@ def _check_request(scope: Scope) -> None:
         raise RefusedError(413, "body", "This app only shows: a request must not have a body.")
     if scope["path"] not in PAGES and not _SERVED.fullmatch(scope["path"]):
         raise RefusedError(404, "not_found", "Nothing is served under this link.")
+
+
+def _check_posted(headers: Headers) -> None:
+    """A short piece of JSON, of known length. A form of another site cannot send that type unasked."""
+    length = headers.get("content-length", "")
+    is_short = length.isascii() and length.isdecimal() and len(length) < 9 and int(length) <= MAX_POSTED_BYTES
+    if not is_short or "transfer-encoding" in headers:
+        raise RefusedError(413, "body", f"At most {MAX_POSTED_BYTES} bytes are taken, with their length said.")
+    if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        raise RefusedError(415, "body", "Only application/json is taken here.")
 
 
 def _is_local(scope: Scope) -> bool:

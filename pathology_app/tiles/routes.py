@@ -22,12 +22,14 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from pathology_app.access.people import ForbiddenError, person_of
+from pathology_app.blinding import BlindedError, check_not_hidden
 from pathology_app.text import READ_ERRORS, message_of
 from pathology_app.tiles.cache import BadLinkError, OpenSlide, SlideCache, UnknownNameError
 from pathology_app.tiles.overlay_png import mask_png, overlay_png
 from pathology_app.tiles.tile_body import MEDIA_TYPE, tile_body
 from pathology_app.viewer.bundle import bundle_path
-from pipeline.errors import GemslideError, UnreadableError
+from pipeline.errors import BadManifestError, BadRecipeError, ChangedSourceError, GemslideError, UnreadableError
 from pipeline.store.render import render_thumbnail_jpeg
 from pipeline.store.screen import tile_parts
 
@@ -92,8 +94,10 @@ class TileServer:
     async def overlay(self, request: Request) -> Response:
         (class_index,) = _numbers(request, r"(\d{1,9})\.png", "{class_index}.png")
         slide_id, model_id = request.path_params["slide_id"], request.path_params["model_id"]
+        person = person_of(request.scope)
 
         def find() -> Found:
+            check_not_hidden(self._cache.project, person, slide_id)
             opened = self._cache.predictions(slide_id, model_id)
             class_names = opened.predictions.class_names
             if class_index >= len(class_names):
@@ -163,7 +167,7 @@ def viewer_routes(cache: SlideCache) -> list[BaseRoute]:
     """All routes, each answering errors as JSON."""
     server = TileServer(cache)
     return [
-        Route(path, _with_json_errors(handler, cache.project.root))
+        Route(path, with_json_errors(handler, cache.project.root))
         for path, handler in (
             ("/tiles/{slide_id}/{rest:path}", server.tile),
             ("/overlays/{slide_id}/{model_id}/{rest:path}", server.overlay),
@@ -172,18 +176,21 @@ def viewer_routes(cache: SlideCache) -> list[BaseRoute]:
             ("/thumbnails/{rest:path}", server.thumbnail),
             ("/viewer/{rest:path}", viewer_bundle),
             # Else Streamlit would answer with its page.
-            ("/tiles/{rest:path}", _bad_link),
-            ("/overlays/{rest:path}", _bad_link),
-            ("/layers/{rest:path}", _bad_link),
+            ("/tiles/{rest:path}", bad_link),
+            ("/overlays/{rest:path}", bad_link),
+            ("/layers/{rest:path}", bad_link),
         )
     ]
 
 
-async def _bad_link(request: Request) -> Response:
+async def bad_link(request: Request) -> Response:
+    """For links below ours that name nothing: else Streamlit would answer with its page."""
     raise BadLinkError(f"{request.url.path!r}: not a link of the viewer")
 
 
-def _with_json_errors(handler: Handler, root: Path) -> Handler:
+def with_json_errors(handler: Handler, root: Path) -> Handler:
+    """The handler, answering what reading may raise as JSON."""
+
     async def guarded(request: Request) -> Response:
         try:
             return await handler(request)
@@ -196,8 +203,10 @@ def _with_json_errors(handler: Handler, root: Path) -> Handler:
 
 
 def _status(error: Exception) -> int:
-    if isinstance(error, BadLinkError):
+    if isinstance(error, (BadLinkError, BadManifestError, BadRecipeError, ChangedSourceError)):
         return 400
+    if isinstance(error, (ForbiddenError, BlindedError)):
+        return 403
     return 404 if isinstance(error, (NoSuchTileError, UnknownNameError)) else 500
 
 

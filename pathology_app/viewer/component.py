@@ -30,6 +30,7 @@ _SEARCH_PX = 72
 """Its place is kept while it loads."""
 
 _slide_viewer = _component("gemslide_viewer", "slideViewer")
+_reading_clock = _component("gemslide_clock", "readingClock")
 _follow_links = _component("gemslide_links", "followLinks")
 _search_box = _component("gemslide_search", "searchBox")
 
@@ -37,6 +38,15 @@ _search_box = _component("gemslide_search", "searchBox")
 def slide_viewer(data: dict[str, Any], *, key: str, on_click: Callable[[], None]) -> None:
     """Show a slide. A click stands, during `on_click`, in `st.session_state[key]["click"]`."""
     _slide_viewer(key=key, data=data, on_click_change=on_click)
+
+
+def reading_clock(url: str, *, key: str) -> None:
+    """Count how long a reading without a slide is open in a visible tab.
+
+    Args:
+        url: takes that (tiles/review_routes.py).
+    """
+    _reading_clock(key=key, data={"url": url})
 
 
 def follow_links(go: Callable[[str], None]) -> None:

@@ -5,7 +5,7 @@ from training.foundation.lazy import public_names
 __all__, __getattr__ = public_names(
     __name__,
     {
-        "coverage": "Coverage CoverageGrid grid_for Look",
+        "coverage": "Coverage CoverageGrid grid_for Look tissue_cells",
         "coverage_store": "coverage_of save_looks",
         "hotspot_reviews": "hotspot_states HotspotKey judge_hotspots STATES",
         "looking": "Looking",

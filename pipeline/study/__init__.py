@@ -22,13 +22,13 @@ __all__, __getattr__ = public_names(
         "protocol": "AboutStudy new_protocol study_dir",
         "questions": "Answer Question ReadingConfig",
         "reading_order": "lay_out",
-        "reading_progress": "ADJUDICATION reading_progress ReaderProgress Readings readings_of readings_of_reader "
+        "reading_progress": "ADJUDICATION progress_of_readers ReaderProgress Readings readings_of readings_of_reader "
         "readings_of_slide studies_of_reader",
         "report.publish": "write_report",
         "reproduction": "Reproduced reproduce sample",
         "remedies": "remedies_of remedy_of",
         "retries": "MAY_BE_RETRIED retry",
-        "rows": "PROJECT_LOG STUDY_SUBJECT slide_subject task_subject",
+        "rows": "PROJECT_LOG reading_subject STUDY_SUBJECT slide_subject task_subject",
         "search": "NO_CODE FoundSlides SlideSearch find_slides",
         "sign_off": "Meaning SIGNATURES_SUFFIX find_false_signatures sign_report",
         "signing": "SigningKey new_key open_key read_public_key",

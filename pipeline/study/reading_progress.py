@@ -50,7 +50,7 @@ def readings_of(ledger: Ledger, study_id: str) -> Readings | None:
     return Readings(ledger, study_id, config)
 
 
-def reading_progress(readings: Readings, *, now: datetime | None = None) -> list[ReaderProgress]:
+def progress_of_readers(readings: Readings, *, now: datetime | None = None) -> list[ReaderProgress]:
     """How far each reader is, adjudicators last; nobody where the readings were not laid out."""
     chosen = select(reading).where(reading.c.study_id == readings.study_id, reading.c.state != "erased")
     order = (reading.c.reader, reading.c.session, reading.c.position)

@@ -37,7 +37,7 @@ class Readings:
     study_id: str
     config: ReadingConfig
 
-    def begin(self, assignments: Sequence[Assignment], *, actor: str) -> None:
+    def begin(self, assignments: Sequence[Assignment], *, actor: str, why: str = "") -> None:
         """Write down who reads what; once.
 
         Raises:
@@ -48,7 +48,7 @@ class Readings:
             chosen = select(func.count()).select_from(reading).where(reading.c.study_id == self.study_id)
             if connection.scalar(chosen):
                 raise BadManifestError(f"study {self.study_id}: its readings were laid out before, and stay so.")
-            self._add(connection, assignments, actor)
+            self._add(connection, assignments, actor, why)
 
     def next_of(self, reader: str, *, now: datetime | None = None) -> Row[Any] | None:
         """The reading that a reader has started, else the next that may be started; None where all are signed.
@@ -140,6 +140,33 @@ class Readings:
             details = {"answers_sha256": digest(given)} | ({"seen": dict(seen)} if seen else {})
             self._change(connection, row, values, "reading signed", actor, **details)
 
+    def row(self, reader: str, session: int, position: int) -> Row[Any]:
+        """One reading. Raises BadManifestError: there is no such one."""
+        with self.ledger.database.read() as connection:
+            return self._row(connection, reader, session, position)
+
+    def count(self, reader: str, session: int) -> int:
+        """How many slides a reader has in a session."""
+        chosen = select(func.count()).where(
+            reading.c.study_id == self.study_id, reading.c.reader == reader, reading.c.session == session
+        )
+        with self.ledger.database.read() as connection:
+            return connection.scalar(chosen) or 0
+
+    def signed_of(self, reader: str) -> Sequence[Row[Any]]:
+        """A reader's signed readings, the last one first."""
+        chosen = select(reading).where(
+            reading.c.study_id == self.study_id, reading.c.reader == reader, reading.c.state == "signed"
+        )
+        with self.ledger.database.read() as connection:
+            return connection.execute(chosen.order_by(reading.c.signed_utc.desc())).all()
+
+    def of_arm(self, arm: str) -> Sequence[Row[Any]]:
+        """All readings under a condition, in the order in which they were laid out."""
+        chosen = select(reading).where(reading.c.study_id == self.study_id, reading.c.arm == arm)
+        with self.ledger.database.read() as connection:
+            return connection.execute(chosen.order_by(reading.c.session, reading.c.position, reading.c.reader)).all()
+
     def answers(self, reader: str, session: int, position: int) -> dict[str, Answer]:
         """The answers that count, by question."""
         with self.ledger.database.read() as connection:
@@ -156,7 +183,7 @@ class Readings:
             given = [(row, _answers(connection, row)) for row in rows]
         return [(row.slide_id, row.reader, row.session, a[question]) for row, a in given if question in a]
 
-    def adjudicate(self, question: str, arm: str, *, actor: str) -> list[str]:
+    def adjudicate(self, question: str, arm: str, *, actor: str, why: str = "") -> list[str]:
         """Give the slides on which readers disagree to the adjudicators, in turn; each slide once. Returns them.
 
         Raises:
@@ -177,16 +204,18 @@ class Readings:
                 Assignment(readers[(len(before) + at) % len(readers)], 1, len(before) + at + 1, slide, ADJUDICATION)
                 for at, slide in enumerate(slides)
             ]
-            self._add(connection, new, actor)
+            self._add(connection, new, actor, why)
         return slides
 
-    def _add(self, connection: Connection, assignments: Sequence[Assignment], actor: str) -> None:
+    def _add(self, connection: Connection, assignments: Sequence[Assignment], actor: str, why: str) -> None:
         empty = {"state": "open", "started_utc": None, "signed_utc": None, "seconds": None}
         rows = [{"study_id": self.study_id, **vars(each), **empty} for each in assignments]
         for start in range(0, len(rows), _AT_ONCE):
             part = rows[start : start + _AT_ONCE]
             connection.execute(insert(reading), part)
-            changes = [Change(actor, "reading laid out", _subject(row), after=hash_row(row, READING)) for row in part]
+            changes = [
+                Change(actor, "reading laid out", _subject(row), why, after=hash_row(row, READING)) for row in part
+            ]
             append(connection, self.study_id, changes)
 
     def _change(

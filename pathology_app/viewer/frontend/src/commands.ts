@@ -41,6 +41,9 @@ function overlays(viewer: SlideViewer): Command[] {
   return [
     { keys: ["n"], shown: "n", does: "next hotspot", run: () => viewer.nextHotspot(1) },
     { keys: ["p"], shown: "p", does: "previous hotspot", run: () => viewer.nextHotspot(-1) },
+    { keys: ["a"], shown: "a", does: "accept this hotspot; again: take that back", run: () => viewer.hotspotList.accept() },
+    { keys: ["r"], shown: "r", does: "reject this hotspot; again: take that back", run: () => viewer.hotspotList.reject() },
+    { keys: ["u"], shown: "u", does: "veil over what was not looked at yet", run: () => viewer.coverage?.toggle() },
     { keys: ["o"], shown: "o", does: "prediction on or off", run: () => layerPanel.toggleFirst() },
     { keys: ["["], shown: "[", does: "lower the threshold", run: () => layerPanel.step("threshold", -STEP) },
     { keys: ["]"], shown: "]", does: "raise the threshold", run: () => layerPanel.step("threshold", STEP) },

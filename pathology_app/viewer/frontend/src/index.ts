@@ -1,10 +1,12 @@
 // Entries of the Streamlit components. Streamlit calls each again with new data on every rerun.
 import { exposeHook } from "./hook";
 import { catchClicks } from "./links";
+import reviewCss from "./review/review.css";
 import { SlideViewer } from "./slide_viewer";
 import css from "./style.css";
 import type { Streamlit, StreamlitComponent } from "./types";
 
+export { readingClock } from "./review/clock";
 export { searchBox } from "./search_box";
 
 /** Every viewer alive, by the element Streamlit gave it. */
@@ -14,7 +16,7 @@ function createViewer({ data, parentElement, setTriggerValue }: StreamlitCompone
   const host = document.createElement("div");
   host.className = "gemslide-viewer";
   const style = document.createElement("style");
-  style.textContent = css;
+  style.textContent = css + reviewCss;
   host.append(style);
   parentElement.append(host);
   const viewer = new SlideViewer(host, data, setTriggerValue);

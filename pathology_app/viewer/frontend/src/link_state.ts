@@ -36,8 +36,11 @@ export class LinkState {
   private readonly wanted = new Map<string, string>();
   private timer = 0;
 
-  /** @param slideId what the link speaks of; once it names another page, nothing more is written. */
-  constructor(private readonly slideId: string) {}
+  /** @param name what the link's `parameter` says; once it says something else, nothing more is written. */
+  constructor(
+    private name: string,
+    private readonly parameter = "slide",
+  ) {}
 
   read(name: string): string | null {
     return new URLSearchParams(window.location.search).get(name);
@@ -51,7 +54,7 @@ export class LinkState {
 
   private flush(): void {
     const url = new URL(window.location.href);
-    if (url.searchParams.get("slide") !== this.slideId) {
+    if (url.searchParams.get(this.parameter) !== this.name) {
       return;
     }
     for (const [name, value] of this.wanted) {

@@ -15,6 +15,9 @@ import { AT, LAYERS, LinkState, OVERLAY, viewOf, viewText } from "./link_state";
 import { Navigation } from "./navigation";
 import { Picture } from "./picture";
 import { Readout } from "./readout";
+import { Coverage } from "./review/coverage";
+import type { Look } from "./review/coverage_map";
+import { HotspotList } from "./review/hotspot_list";
 import { ScaleBar } from "./scale_bar";
 import { SidePanel } from "./side_panel";
 import { Status } from "./status";
@@ -43,6 +46,11 @@ export class SlideViewer {
   readonly panel = new SidePanel(() => this.resized());
   readonly picture: Picture;
   readonly stage = box("stage");
+  readonly hotspotList: HotspotList;
+  coverage: Coverage | null = null;
+  private readonly hotspotSection: HTMLElement;
+  private readonly coverageSection: HTMLElement;
+  private readonly probeSection: HTMLElement;
   damaged: DamagedAreas | null = null;
   private readonly facts = new FactsPanel();
   private readonly status = new Status();
@@ -59,13 +67,21 @@ export class SlideViewer {
     public data: ViewerData,
     private emit: Emit,
   ) {
-    this.link = new LinkState(data.slide.slide_id);
+    this.link = new LinkState(data.slide.slide_id, data.link_parameter);
     const changed = (): void => this.layersChanged();
     this.layers = new Layers(this.link.read(OVERLAY), this.link.read(LAYERS), changed, (text) => this.status.note(text));
     this.layerPanel = new LayerPanel(this.layers);
     this.toolbox = new Toolbox(data.slide.mpp0, () => this.toolsChanged());
+    this.hotspotList = new HotspotList({
+      show: (index) => this.showHotspot(index),
+      redraw: () => this.draw(),
+      note: (text) => this.status.note(text),
+      titled: (title) => this.panel.retitle("Hotspots", title),
+    });
+    this.hotspotSection = this.panel.add("Hotspots", this.hotspotList.element);
     this.panel.add("Layers", this.layerPanel.element);
-    this.panel.add("Under the last click", this.facts.probe);
+    this.probeSection = this.panel.add("Under the last click", this.facts.probe);
+    this.coverageSection = this.panel.add("Looked at", box("looked"));
     this.panel.add("Slide", this.facts.slide, false);
     this.host.append(this.toolbar.element, box("body", this.stage, this.panel.element));
     this.osd = OpenSeadragon(optionsOf(this.stage, createTileSource(data.slide, { onHoles: () => this.status.note(DAMAGED_STORE) })));
@@ -77,6 +93,10 @@ export class SlideViewer {
     this.osd.canvas.setAttribute("role", "application");
     this.osd.canvas.setAttribute("aria-label", `Slide ${data.slide.slide_id}. Arrow keys move, plus and minus zoom, question mark lists all keys.`);
     this.stage.append(this.status.element, this.picture.probeText, this.scaleBar.element, this.readout.element, this.legend.element);
+    // A reading without help needs the slide, and hardly anything beside it.
+    this.panel.element.hidden = data.hotspots_note === null;
+    this.probeSection.hidden = data.link_parameter !== undefined;
+    this.host.classList.toggle("reading", data.link_parameter !== undefined);
     this.listen();
     this.fit();
     this.update(data, emit);
@@ -90,6 +110,9 @@ export class SlideViewer {
     this.layerPanel.update();
     this.facts.update(data);
     this.hotspots.replace(data.hotspots, this.layers.first?.style.threshold ?? 0);
+    this.hotspotList.replace(data.hotspots, data.hotspots_url, data.hotspots_note ?? "");
+    this.hotspotSection.hidden = data.hotspots_note === null;
+    this.coverageSection.hidden = data.coverage_url === null;
     this.toolbar.show(data.hotspots.length > 0, this.toolbox.inHand);
     data.notes.forEach((note) => this.status.note(note));
     void this.loadDamaged();
@@ -102,6 +125,8 @@ export class SlideViewer {
 
   destroy(): void {
     this.listeners.abort();
+    this.coverage?.destroy();
+    this.hotspotList.destroy();
     this.osd.destroy();
     this.host.remove();
   }
@@ -132,6 +157,13 @@ export class SlideViewer {
 
   nextHotspot(step: 1 | -1): void {
     this.hotspots.next(step);
+    this.hotspotList.setCurrent(this.hotspots.current);
+    this.osd.forceRedraw();
+  }
+
+  showHotspot(index: number): void {
+    this.hotspots.show(index);
+    this.hotspotList.setCurrent(index);
     this.osd.forceRedraw();
   }
 
@@ -224,6 +256,38 @@ export class SlideViewer {
       this.navigation.show(view);
     }
     this.followGoto();
+    this.beginCoverage();
+  }
+
+  /** Count what is looked at. */
+  private beginCoverage(): void {
+    const { coverage_url, slide } = this.data;
+    if (coverage_url === null || this.coverage) {
+      return;
+    }
+    const host = {
+      view: () => (this.navigation.isMoving() ? null : this.look()),
+      redraw: () => this.draw(),
+      note: (text: string) => this.status.note(text),
+      rested: (look: Look) => this.hotspotList.rested(look.um_per_px, (at) => this.isOnScreen(at)),
+    };
+    this.coverage = new Coverage({ url: coverage_url }, slide.mpp0, host, this.osd.navigator);
+    this.coverageSection.querySelector(".looked")!.replaceChildren(this.coverage.element);
+  }
+
+  /** What the screen shows. */
+  private look(): Look {
+    const transform = this.navigation.transform();
+    const { clientWidth: width, clientHeight: height } = this.stage;
+    const [first, second, third, fourth] = [[0, 0], [width, 0], [width, height], [0, height]].map(([x, y]) =>
+      transform.toSlide({ x: x!, y: y! }),
+    );
+    return { corners: [first!, second!, third!, fourth!], um_per_px: this.data.slide.mpp0 / transform.scale, seconds: 0 };
+  }
+
+  private isOnScreen(at: Point): boolean {
+    const { x, y } = this.navigation.transform().toScreen(at);
+    return x >= 0 && y >= 0 && x <= this.stage.clientWidth && y <= this.stage.clientHeight;
   }
 
   private slidePoint(event: MouseEvent): Point {
@@ -258,8 +322,7 @@ export class SlideViewer {
     const { goto } = this.data;
     if (goto && goto.id !== this.lastGoto) {
       this.lastGoto = goto.id;
-      this.hotspots.show(goto.hotspot);
-      this.osd.forceRedraw();
+      this.showHotspot(goto.hotspot);
     }
   }
 
@@ -321,6 +384,7 @@ export class SlideViewer {
     this.picture.draw(({ context, ratio }) => {
       this.layers.draw(context, transform, ratio);
       this.damaged?.draw(context, transform, slide.levels[0]!, ratio);
+      this.coverage?.draw(context, transform, ratio);
       this.hotspots.look(transform, this.stage.clientWidth, this.stage.clientHeight);
       this.picture.drawMarks(transform, hotspots, this.shownHotspots(), this.hotspots.current, probe);
       this.toolbox.draw({ context, transform, mpp0: slide.mpp0 });
