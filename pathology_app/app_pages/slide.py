@@ -62,7 +62,7 @@ class Selection:
 def page(worklist: st.Page) -> None:
     """Draw the page of the slide named in the link."""
     cache = current_cache()
-    back, title, review_place, model_place, class_place = st.columns([1.2, 3, 1.3, 2, 2], vertical_alignment="center")
+    back, title, review_place, model_place, class_place = st.columns([1.2, 2.7, 1.6, 2, 2], vertical_alignment="center")
     with back:
         _back_button(worklist)
     slide_id = st.query_params.get("slide")

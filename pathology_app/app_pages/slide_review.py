@@ -51,22 +51,24 @@ def review_popover(slide_id: str, opened: OpenPredictions | None, class_name: st
         return
     label = f"Reviews ({len(earlier)})" if earlier else "Review"
     with st.popover(label, icon=":material/rate_review:", width="stretch"):
-        if current_person().may(Action.ANNOTATE):
-            _form(slide_id, opened, class_name)
         _history(earlier)
+        if current_person().may(Action.ANNOTATE):
+            _form(slide_id, opened, class_name, key=f"review {slide_id} {len(earlier)}")  # a new one is empty
 
 
-def _form(slide_id: str, opened: OpenPredictions | None, class_name: str | None) -> None:
+def _form(slide_id: str, opened: OpenPredictions | None, class_name: str | None, *, key: str) -> None:
     person = current_person()
     about = f"the prediction of {opened.predictions.model_id} for {class_name}" if opened else "the slide"
-    with st.form(f"review {slide_id}", border=False, enter_to_submit=False, clear_on_submit=False):
+    with st.form(key, border=False, enter_to_submit=False):
         st.markdown(f"What do you think of {as_markdown(about)}?")
-        verdict = st.radio("Verdict", VERDICTS, index=None, format_func=lambda each: WORDS[each], horizontal=True)
-        own = st.text_input("Own label", max_chars=MAX_LABEL, placeholder="what you see, if it is something else")
-        comment = st.text_area("Comment", max_chars=MAX_COMMENT, height=90)
-        name = person.name or st.text_input(
-            "Sign with your name", value=st.session_state.get(_NAME, ""), max_chars=MAX_NAME
+        words = WORDS.__getitem__
+        verdict = st.radio("Verdict", VERDICTS, None, format_func=words, horizontal=True, key=f"{key} verdict")
+        own = st.text_input(
+            "Own label", max_chars=MAX_LABEL, placeholder="what you see, if it is something else", key=f"{key} label"
         )
+        comment = st.text_area("Comment", max_chars=MAX_COMMENT, height=90, key=f"{key} comment")
+        typed = st.session_state.get(_NAME, "")
+        name = person.name or st.text_input("Sign with your name", typed, max_chars=MAX_NAME, key=f"{key} name")
         st.caption("A review is kept as it is signed, with its entry in the project's log.")
         if not st.form_submit_button("Sign", type="primary"):
             return

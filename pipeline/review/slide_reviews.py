@@ -68,6 +68,8 @@ _SAID = ("verdict", "name", "label", "comment", "model_id", "class_name", "predi
 
 
 def _check(said: SlideReview) -> None:
+    if not said.verdict:
+        raise BadManifestError("a review needs its verdict: agree, disagree, or cannot judge.")
     if said.verdict not in VERDICTS:
         raise BadManifestError(f"verdict {said.verdict!r:.40}: choose one of {', '.join(VERDICTS)}.")
     if not said.name.strip():

@@ -271,7 +271,7 @@ export class SlideViewer {
       note: (text: string) => this.status.note(text),
       rested: (look: Look) => this.hotspotList.rested(look.um_per_px, (at) => this.isOnScreen(at)),
     };
-    this.coverage = new Coverage({ url: coverage_url }, slide.mpp0, host, this.osd.navigator);
+    this.coverage = new Coverage({ url: coverage_url }, slide, host, this.osd.navigator);
     this.coverageSection.querySelector(".looked")!.replaceChildren(this.coverage.element);
   }
 

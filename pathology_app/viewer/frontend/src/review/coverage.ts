@@ -2,6 +2,7 @@
 import OpenSeadragon from "openseadragon";
 import { box, checkbox, menu } from "../elements";
 import { type Point, Transform } from "../geometry";
+import type { Slide } from "../types";
 import { CoverageMap, type Look, lookBody, Looks } from "./coverage_map";
 import { messageOf, Outbox } from "./outbox";
 
@@ -59,7 +60,7 @@ export class Coverage {
 
   constructor(
     private readonly info: CoverageInfo,
-    private readonly mpp0: number,
+    private readonly slide: Slide,
     private readonly host: CoverageHost,
     private readonly navigator: OpenSeadragon.Viewer | undefined,
   ) {
@@ -130,7 +131,7 @@ export class Coverage {
     if (view) {
       const look = { ...view, seconds };
       this.looks.add(look);
-      if (this.map.add(look, this.mpp0)) {
+      if (this.map.add(look, this.slide.mpp0)) {
         this.changed();
       }
       this.host.rested(look);
@@ -207,6 +208,9 @@ export class Coverage {
     const { cell_px0, columns, rows } = this.map!.grid;
     context.save();
     transform.apply(context, ratio);
+    context.beginPath();
+    context.rect(0, 0, this.slide.levels[0]!.width_px, this.slide.levels[0]!.height_px); // the last cells reach beyond it
+    context.clip();
     context.globalAlpha = opacity;
     context.imageSmoothingEnabled = false;
     context.drawImage(this.veil, 0, 0, columns * cell_px0, rows * cell_px0);

@@ -210,8 +210,8 @@ export class HotspotList {
     const words = box(
       "words",
       box("what", `${index + 1}. ${hotspot.label}`),
-      box("hint", [area, hotspot.place].join(" · ")),
-      box(`state ${state ?? ""}`, state ? WORDS[state] : "not seen yet"),
+      box("hint", `${area} · ${state ? WORDS[state] : "not seen"}`),
+      box("hint", hotspot.place),
     );
     go.append(crop, words);
     go.addEventListener("click", () => this.host.show(index));
