@@ -107,10 +107,11 @@ def code_of(um_per_px: float) -> int:
 
 
 def grid_for(size_wh_px0: tuple[int, int], mpp0: float) -> CoverageGrid:
-    """The grid of a slide."""
+    """The grid of a slide. Less than half a cell at its edge is left to the cell before: every centre lies on the slide,
+    so that each cell can be looked at."""
     cell_um = CELL_UM
     while True:
-        columns, rows = (max(1, math.ceil(side_px0 * mpp0 / cell_um)) for side_px0 in size_wh_px0)
+        columns, rows = (max(1, math.floor(side_px0 * mpp0 / cell_um + 0.5)) for side_px0 in size_wh_px0)
         if columns * rows <= MAX_CELLS:
             return CoverageGrid(cell_um, columns, rows)
         cell_um *= 2

@@ -36,7 +36,7 @@ def make_reading_study(small: Project, root: Path, *, slides: int = 3, laid_out:
     """
     design = {"readers": list(READERS), "arms": ["unassisted"], "adjudicators": ["chief"], "questions": QUESTIONS}
     protocol = {
-        "study": {"title": "Do readers agree?", "question": "Is it malignant?", "seed": 3},
+        "study": {"title": "Do readers agree?", "question": "Do they?", "seed": 3},
         "models": [{"id": MODEL_ID, "sha256": "0" * 64}],
         "reading": design | reading,
     }

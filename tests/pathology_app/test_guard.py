@@ -246,3 +246,34 @@ def test_a_public_name_means_that_everybody_logs_in() -> None:
 def test_what_is_no_name_is_refused(name: str) -> None:
     with pytest.raises(BadRecipeError, match="expected what stands"):
         parse_names([name])
+
+
+JSON = {"content-type": "application/json", "content-length": "40"}
+
+
+@pytest.mark.parametrize(
+    "path", ["/coverage/S-001.json", "/hotspots/S-001/m-0.json?study=s&reader=r&session=1&position=1"]
+)
+def test_a_short_piece_of_json_is_taken_where_reviews_are_kept(path: str) -> None:
+    assert ask(guard(), path, dict(JSON), method="POST").status == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "status"),
+    [
+        ("/tiles/S-001/0/0_0", JSON, 405),
+        ("/", JSON, 405),
+        ("/coverage", JSON, 405),
+        ("/coverage/S-001.json", {**JSON, "content-length": "65537"}, 413),
+        ("/coverage/S-001.json", {**JSON, "content-length": "-1"}, 413),
+        ("/coverage/S-001.json", {**JSON, "content-length": "9" * 40}, 413),
+        ("/coverage/S-001.json", {"content-type": "application/json"}, 413),
+        ("/coverage/S-001.json", {**JSON, "transfer-encoding": "chunked"}, 413),
+        ("/coverage/S-001.json", {**JSON, "content-type": "text/plain"}, 415),
+        ("/coverage/S-001.json", {"content-length": "40"}, 415),
+        ("/coverage/S-001.json", {**JSON, "origin": "http://evil.example"}, 403),
+        ("/coverage/S-001.json", {**JSON, "sec-fetch-site": "cross-site"}, 403),
+    ],
+)
+def test_any_other_body_is_refused(path: str, headers: dict[str, str], status: int) -> None:
+    assert ask(guard(), path, dict(headers), method="POST").status == status

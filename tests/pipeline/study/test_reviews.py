@@ -69,7 +69,7 @@ def test_a_turned_screen_shows_what_lies_inside_it_and_a_tiny_one_the_cell_at_it
 
 
 def test_cells_of_a_huge_slide_are_wider_and_any_tissue_in_a_cell_counts():
-    assert grid_for((46_000, 32_914), 0.25) == CoverageGrid(128.0, 90, 65)
+    assert grid_for((46_000, 32_914), 0.25) == CoverageGrid(128.0, 90, 64)
     huge = grid_for((400_000, 400_000), 0.25)
     assert huge.cell_um == 256.0
     assert huge.cells < 250_000
