@@ -180,6 +180,8 @@ class ReviewServer:
         looking = looking_at(ledgers.ledger(), person, slide_id, link, to_write=True)
         judged = [(HotspotKey(name, x_px0, y_px0), state) for name, x_px0, y_px0, state in body.judged]
         self._check_there(slide_id, model_id, [key for key, _ in judged])
+        if ledgers.ledger() is None and all(state == "seen" for _, state in judged):  # looking alone makes no ledger
+            return {"kept": 0}
         judge_hotspots(ledgers.made(), looking, model_id, opened.sha256, judged)
         return {"kept": len(judged)}
 

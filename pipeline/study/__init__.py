@@ -20,7 +20,7 @@ __all__, __getattr__ = public_names(
         "progress": "Progress progress_of",
         "project_log": "append_to_project Change log_in_project",
         "protocol": "AboutStudy new_protocol study_dir",
-        "questions": "Answer Question ReadingConfig",
+        "questions": "Answer MAX_TEXT Question ReadingConfig",
         "reading_order": "lay_out",
         "reading_progress": "ADJUDICATION progress_of_readers ReaderProgress Readings readings_of readings_of_reader "
         "readings_of_slide studies_of_reader",

@@ -171,7 +171,9 @@ def test_looking_at_a_slide_makes_no_ledger_and_judging_does(project: Project, t
     assert client.ask(NOBODY, "/coverage/S-001.json").json()["is_kept"] is False
     assert client.ask(NOBODY, "/coverage/S-001.json", LOOKED).json()["is_kept"] is False
     assert not (root / "gemslide.db").exists()
-    client.ask(NOBODY, HOTSPOTS.format("S-001"), {"judged": [[*SPOT, "seen"]]})
+    assert client.ask(NOBODY, HOTSPOTS.format("S-001"), {"judged": [[*SPOT, "seen"]]}).json() == {"kept": 0}
+    assert not (root / "gemslide.db").exists()
+    client.ask(NOBODY, HOTSPOTS.format("S-001"), {"judged": [[*SPOT, "accepted"]]})
     assert client.ask(NOBODY, "/coverage/S-001.json", LOOKED).json() == {"seconds": 3.0}
 
 

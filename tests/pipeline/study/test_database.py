@@ -15,6 +15,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import text
 
+import pipeline.review.tables  # noqa: F401, its tables are in the same database
 from pipeline.errors import BadRecipeError, DamagedStoreError, UnreadableError
 from pipeline.study.chain import Change, append
 from pipeline.study.database import Database, LedgerAwayError, NoLedgerError

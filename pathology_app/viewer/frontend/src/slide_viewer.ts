@@ -84,6 +84,13 @@ export class SlideViewer {
     this.coverageSection = this.panel.add("Looked at", box("looked"));
     this.panel.add("Slide", this.facts.slide, false);
     this.host.append(this.toolbar.element, box("body", this.stage, this.panel.element));
+    // A reading without help needs the slide, and hardly anything beside it.
+    this.panel.element.hidden = data.hotspots_note === null;
+    this.probeSection.hidden = data.link_parameter !== undefined;
+    this.host.classList.toggle("reading", data.link_parameter !== undefined);
+    // The stage has its size before OpenSeadragon fits the slide into it.
+    this.toolbar.show(data.hotspots.length > 0, null);
+    this.fit();
     this.osd = OpenSeadragon(optionsOf(this.stage, createTileSource(data.slide, { onHoles: () => this.status.note(DAMAGED_STORE) })));
     this.navigation = new Navigation(this.osd, data.slide);
     this.hotspots = new Hotspots(this.navigation, this.status);
@@ -93,12 +100,7 @@ export class SlideViewer {
     this.osd.canvas.setAttribute("role", "application");
     this.osd.canvas.setAttribute("aria-label", `Slide ${data.slide.slide_id}. Arrow keys move, plus and minus zoom, question mark lists all keys.`);
     this.stage.append(this.status.element, this.picture.probeText, this.scaleBar.element, this.readout.element, this.legend.element);
-    // A reading without help needs the slide, and hardly anything beside it.
-    this.panel.element.hidden = data.hotspots_note === null;
-    this.probeSection.hidden = data.link_parameter !== undefined;
-    this.host.classList.toggle("reading", data.link_parameter !== undefined);
     this.listen();
-    this.fit();
     this.update(data, emit);
   }
 
