@@ -126,6 +126,24 @@ def answers_html(
     return table(columns, rows, label=label)
 
 
+def side_by_side_html(config: ReadingConfig, readings: Sequence[tuple[Reading, Mapping[str, Answer]]]) -> str:
+    """Answers of several readings, for a narrow column: a row for each question, a column for each reading; what was
+    written stands below, since it is long."""
+    several = len({row.arm for row, _ in readings}) > 1
+    names = [f"{row.reader} ({row.arm} {row.session})" if several else row.reader for row, _ in readings]
+    short = [each for each in config.questions if each.kind != "text"]
+    columns = (Column("Question", "fixed"), *(Column(name, "fixed") for name in names))
+    rows = [(each.name, *(answer_text(given.get(each.name)) for _, given in readings)) for each in short]
+    written = [
+        (f"{each.name}, {name}", answer_text(given[each.name]))
+        for each in config.questions
+        for name, (_, given) in zip(names, readings, strict=True)
+        if each.kind == "text" and given.get(each.name)
+    ]
+    below = table((Column("Written"), Column("Text")), written, label="What the readers wrote") if written else ""
+    return table(columns, rows, label="Answers of the readers") + below
+
+
 def seen_details(coverage: Coverage | None, tissue_yx: Any | None) -> dict[str, Any]:
     """What was looked at, as the log of a signed reading says it."""
     if coverage is None:

@@ -164,8 +164,7 @@ def _others(ledger: Ledger, readings: Readings, slide_id: str) -> None:
     """What the readers answered, for who decides."""
     read = readings_of_slide(ledger, readings.study_id, slide_id)
     signed = [(row, given) for row, given in read if row.state == "signed" and row.arm != ADJUDICATION]
-    answers = reading_rows.answers_html(readings.config, signed, label="Answers of the readers")
-    st.html(html_tables.beside({"What the readers answered": answers}))
+    st.html(html_tables.beside({"What the readers answered": reading_rows.side_by_side_html(readings.config, signed)}))
 
 
 def _signed(ledger: Ledger, readings: Readings, mine: ReaderProgress, person: Person) -> None:

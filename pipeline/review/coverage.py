@@ -107,8 +107,8 @@ def code_of(um_per_px: float) -> int:
 
 
 def grid_for(size_wh_px0: tuple[int, int], mpp0: float) -> CoverageGrid:
-    """The grid of a slide. Less than half a cell at its edge is left to the cell before: every centre lies on the slide,
-    so that each cell can be looked at."""
+    """The grid of a slide. Less than half a cell at its edge belongs to the cell before: every centre lies on the
+    slide, so that each cell can be looked at."""
     cell_um = CELL_UM
     while True:
         columns, rows = (max(1, math.floor(side_px0 * mpp0 / cell_um + 0.5)) for side_px0 in size_wh_px0)
