@@ -87,8 +87,12 @@ def damaged_data(slide: OpenSlide) -> dict[str, Any] | None:
     return {"url": f"/damaged/{slide.reader.slide_id}.png?v={slide.version}", "cell_px0": slide.damaged.cell_px0}
 
 
-def hotspot_data(hotspots: Iterable[Hotspot], *, stride_px0: float, mpp0: float) -> list[dict[str, Any]]:
-    """Hotspots as the viewer draws them (Hotspot): a ring around the strongest cell."""
+def hotspot_data(hotspots: Iterable[Hotspot], *, stride_px0: float, mpp0: float, crop_url: str) -> list[dict[str, Any]]:
+    """Hotspots as the viewer draws and lists them (Hotspot): a ring around the strongest cell.
+
+    Args:
+        crop_url: as from `crops_of`.
+    """
     side_px0 = max(HOTSPOT_VIEW_UM / mpp0, MIN_HOTSPOT_VIEW_CELLS * stride_px0)
     return [
         {
@@ -98,23 +102,18 @@ def hotspot_data(hotspots: Iterable[Hotspot], *, stride_px0: float, mpp0: float)
             "side_px0": side_px0,
             "score": hotspot["score"],
             "label": f"{as_text(hotspot['class'])} {hotspot['score']:.2f}",
+            "class_name": hotspot["class"],
+            "area_mm2": hotspot["area_um2"] / 1e6,
+            "place": f"x {hotspot['x_px0'] * mpp0 / 1000:.2f}, y {hotspot['y_px0'] * mpp0 / 1000:.2f} mm",
+            "crop_url": crop_url.format(x_px0=hotspot["x_px0"], y_px0=hotspot["y_px0"]),
         }
         for hotspot in hotspots
     ]
 
 
-def hotspot_rows(hotspots: Iterable[Hotspot], mpp0: float) -> list[dict[str, Any]]:
-    """Hotspots of one class as table rows, in the viewer's order."""
-    return [
-        {
-            "#": number,
-            "score": hotspot["score"],
-            "area_mm2": hotspot["area_um2"] / 1e6,
-            "x_mm": hotspot["x_px0"] * mpp0 / 1000,
-            "y_mm": hotspot["y_px0"] * mpp0 / 1000,
-        }
-        for number, hotspot in enumerate(hotspots, start=1)
-    ]
+def crops_of(slide: OpenSlide) -> str:
+    """Where small pictures of a slide's places are (tiles/review_routes.py), with the places {x_px0} and {y_px0}."""
+    return f"/crops/{slide.reader.slide_id}/{{x_px0}}_{{y_px0}}.jpg?v={slide.version}"
 
 
 def probability_text(probabilities: Mapping[str, float] | None, class_name: str) -> str:

@@ -6,6 +6,7 @@ it, and which user of the system it runs as: nobody has checked the name.
 
 from __future__ import annotations
 
+from pathology_app.access.people import Person
 from pipeline.errors import GemslideError
 from pipeline.study.opening import actor_here
 
@@ -25,6 +26,13 @@ def actor_text(name: str) -> str:
         IncompleteError: no name, or one that cannot be printed.
     """
     return f"{_checked(name, MAX_NAME, 'Type your name: the log says who did it.')} (web app, {actor_here():.60})"
+
+
+def reader_actor(person: Person, reader: str) -> str:
+    """Whom a study's log names for what a reader does: the pseudonym, and whether anybody has checked who it is."""
+    if person.name is not None:
+        return f"{reader} (web app)"
+    return f"{reader} (web app, {actor_here():.60}, reader chosen without sign-in)"
 
 
 def reason_text(why: str) -> str:

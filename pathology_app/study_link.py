@@ -2,6 +2,8 @@
 
     ?study=S                                    how far the study is, with its slides: &state=failed &find=part &page=2
     ?study=S&view=failures                      what ended without a result: &state=failed &code=locked &page=2
+    ?study=S&view=readings                      how far the readers are; what they disagree on
+    ?study=S&view=read&reader=R                 the reading that is due: reader R's, where nobody signs in
     ?study=S&study_slide=S-1                    one slide and its history: &before=421
     ?study=                                     all studies of the project
 
@@ -12,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal, Self
+from typing import Literal, Self, get_args
 
 from pipeline.study.tables import SLIDE_STATES
 
@@ -22,7 +24,7 @@ MAX_FIND = 100
 _MAX_LENGTH = 200
 _MAX_DIGITS = 9
 
-View = Literal["overview", "failures"]
+View = Literal["overview", "failures", "readings", "read"]
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,7 @@ class StudyLink:
         state, code: which slides are listed; None: all; code "": those without one.
         find: words that are parts of the listed slides' names.
         page: of the list, from 1.
+        reader: under which pseudonym somebody reads who has not signed in.
         before: number of a log entry; the history shown is what comes before it.
     """
 
@@ -45,6 +48,7 @@ class StudyLink:
     find: str = ""
     page: int = 1
     before: int | None = None
+    reader: str | None = None
 
     @classmethod
     def of(cls, query: Mapping[str, str]) -> Self:
@@ -52,13 +56,14 @@ class StudyLink:
         said = {name: value[:_MAX_LENGTH].replace("\0", "\ufffd") for name, value in query.items()}
         return cls(
             study=said.get("study", ""),
-            view="failures" if said.get("view") == "failures" else "overview",
+            view=next((view for view in get_args(View) if view == said.get("view")), "overview"),
             slide=said.get("study_slide") or None,
             state=said.get("state") if said.get("state") in SLIDE_STATES else None,
             code=said.get("code"),
             find=said.get("find", "")[:MAX_FIND],
             page=_number(said.get("page")) or 1,
             before=_number(said.get("before")),
+            reader=said.get("reader") or None,
         )
 
     def query(self) -> dict[str, str]:
@@ -72,6 +77,7 @@ class StudyLink:
             "find": self.find or None,
             "page": None if self.page == 1 else str(self.page),
             "before": None if self.before is None else str(self.before),
+            "reader": self.reader,
         }
         return {name: value for name, value in said.items() if value is not None}
 

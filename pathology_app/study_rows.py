@@ -43,6 +43,14 @@ def about(row: StudyRow) -> tuple[str, str]:
         return "", ""
 
 
+def has_readings(row: StudyRow) -> bool:
+    """Whether a study's protocol lays out readings."""
+    try:
+        return json.loads(row.protocol).get("reading") is not None
+    except (ValueError, AttributeError):
+        return False
+
+
 def states_html(counts: Counts) -> str:
     """Slides by state, as a bar and as a table that adds up to the cohort."""
     slides = {state: counts.slides[state] for state in _ORDER}

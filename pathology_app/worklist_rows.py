@@ -6,7 +6,7 @@ read, and none stays open. What cannot be read is said in its own row.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
@@ -31,7 +31,9 @@ class WorklistRow:
     models: tuple[str, ...] = ()
     top_score: float | None = None
     note: str = ""
-    """What is wrong with the slide's files."""
+    """What is wrong with the slide's files, or why nothing of a model is shown."""
+    reading: str = ""
+    """How the reader who is signed in stands to it."""
 
     def cells(self, link: WorklistLink) -> tuple[object, ...]:
         """The row as `COLUMNS` take it; its link leads to the slide, and knows the way back."""
@@ -42,6 +44,7 @@ class WorklistRow:
             self.size,
             None if self.mpp is None else f"{self.mpp:.4g}",
             None if self.tissue_mm2 is None else f"{self.tissue_mm2:.1f}",
+            self.reading,
             ", ".join(self.models),
             None if self.top_score is None else f"{self.top_score:.2f}",
         )
@@ -54,6 +57,7 @@ COLUMNS = (
     Column("Size"),
     Column("µm/px", "number"),
     Column("Tissue mm²", "number"),
+    Column("Reading"),
     Column("Predictions of"),
     Column("Highest hotspot", "number"),
 )
@@ -68,17 +72,20 @@ class Page:
     slide_ids: Sequence[str]
 
 
-def find_slides(cache: SlideCache, text: str, *, only_predicted: bool) -> tuple[list[str], int]:
+def find_slides(
+    cache: SlideCache, text: str, *, only_predicted: bool, hidden: Container[str] = ()
+) -> tuple[list[str], int]:
     """Slides whose name contains every word of `text`, whatever the case, and how many slides there are.
 
     Args:
         only_predicted: only slides with predictions, and those of which that cannot be known; words may then also be
             parts of their models' names.
+        hidden: slides of which nothing of a model may be told.
     """
     slide_ids, words = cache.project.slide_ids(), text.casefold().split()
     if not only_predicted:
         return [slide_id for slide_id in slide_ids if _has(words, slide_id)], len(slide_ids)
-    with_models = ((slide_id, _models(cache, slide_id)) for slide_id in slide_ids)
+    with_models = ((slide_id, None if slide_id in hidden else _models(cache, slide_id)) for slide_id in slide_ids)
     found = [slide_id for slide_id, models in with_models if models != [] and _has(words, slide_id, *(models or ()))]
     return found, len(slide_ids)
 
@@ -91,15 +98,20 @@ def page_of(slide_ids: Sequence[str], wanted: int) -> Page:
     return Page(number, pages, slide_ids[first : first + ROWS_PER_PAGE])
 
 
-def read_row(cache: SlideCache, slide_id: str) -> WorklistRow:
-    """A slide as one row, damaged or not."""
+def read_row(cache: SlideCache, slide_id: str, *, hidden: str = "", reading: str = "") -> WorklistRow:
+    """A slide as one row, damaged or not.
+
+    Args:
+        hidden: why nothing of a model may be shown; "" where it may.
+        reading: how the reader who looks stands to it.
+    """
     root = cache.project.root
     try:
         summary = cache.summary(slide_id)
-        models = cache.model_ids(slide_id)
+        models = [] if hidden else cache.model_ids(slide_id)
     except READ_ERRORS as error:
-        return WorklistRow(slide_id, note=message_of(error, root))
-    scores, notes = [], []
+        return WorklistRow(slide_id, note=message_of(error, root), reading=reading)
+    scores, notes = [], [hidden] if hidden else []
     for model_id in models:
         try:
             scores += [hotspot["score"] for hotspot in cache.hotspots(slide_id, model_id) or ()]
@@ -114,6 +126,7 @@ def read_row(cache: SlideCache, slide_id: str) -> WorklistRow:
         models=tuple(models),
         top_score=max(scores, default=None),
         note=as_text(" ".join(notes)),
+        reading=reading,
     )
 
 

@@ -30,14 +30,17 @@ MAX_WEBSOCKETS = 200
 
 PAGES = ("/", "/worklist", "/slide")
 WEBSOCKET = "/_stcore/stream"
-_FOLDERS = "static tiles colour annotations overlays layers damaged thumbnails viewer"
+_FOLDERS = "static tiles colour annotations overlays layers damaged thumbnails coverage hotspots crops viewer"
 _SERVED = re.compile(rf"/({_FOLDERS.replace(' ', '|')})/.*|/favicon\.png|/_stcore/(health|host-config)", re.ASCII)
 """Beside the pages. Streamlit's metrics, uploads, media, log-in and agent routes are not served."""
 
+MAX_REVIEWED_BYTES = 2**16
+"""Of what was looked at, and of what is thought of hotspots."""
 _METHODS = ("GET", "HEAD", "OPTIONS")
 _POSTED: tuple[tuple[re.Pattern[str], int], ...] = (
     (re.compile(r"/annotations/[^/]+(/join|/split)?", re.ASCII), MAX_CHANGES_BYTES),
     (re.compile(r"/annotations/[^/]+/import", re.ASCII), MAX_IMPORT_BYTES),
+    (re.compile(r"/(coverage|hotspots)/.+", re.ASCII), MAX_REVIEWED_BYTES),
 )
 """What may be sent to the app, and how many bytes at most."""
 _FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip", "via")
@@ -182,7 +185,7 @@ def _check_sender(scope: Scope) -> None:
 
 
 def _check_request(scope: Scope) -> None:
-    """Nothing is uploaded here, so no request has a body; and nothing but the app's own paths is served."""
+    """Next to nothing is uploaded, so other requests have no body; and nothing but the app's own paths is served."""
     if scope["type"] == "websocket":
         if scope["path"] != WEBSOCKET:
             raise RefusedError(404, "not_found", "Nothing is served under this link.")
@@ -210,7 +213,7 @@ def _check_post(headers: Headers, most_bytes: int) -> None:
         raise RefusedError(403, "foreign_origin", "This app takes what its own pages send, and these say so.")
     length = headers.get("content-length", "")
     if "transfer-encoding" in headers or not re.fullmatch(r"\d{1,12}", length, re.ASCII) or int(length) > most_bytes:
-        raise RefusedError(413, "body", f"At most {most_bytes >> 20} MiB can be sent here, and how much must be said.")
+        raise RefusedError(413, "body", f"At most {most_bytes >> 10} KiB can be sent here, and how much must be said.")
 
 
 def _is_local(scope: Scope) -> bool:

@@ -38,9 +38,10 @@ from pathology_app.annotating.bodies import (
 )
 from pathology_app.annotating.slide_outlines import OutlineCache, Outlines
 from pathology_app.annotating.vector_tile import MEDIA_TYPE, num_levels, vector_tile
+from pathology_app.blinding import BlindedError, check_not_hidden
 from pathology_app.study_ledger import StudyLedger
 from pathology_app.text import READ_ERRORS, message_of
-from pathology_app.tiles.cache import BadLinkError, SlideCache, UnknownNameError
+from pathology_app.tiles.cache import BadLinkError, OpenSlide, SlideCache, UnknownNameError
 from pipeline.annotations import parse_annotations, qupath_origin_xy0
 from pipeline.errors import BadAnnotationError, GemslideError, LockedError, UnreadableError
 from pipeline.palettes import CLASS_COLOURS
@@ -109,7 +110,7 @@ class AnnotationServer:
                 person = person_of(request.scope)
                 require(person, action)
                 slide_id = request.path_params["slide_id"]
-                slide = await self._in_thread(lambda: self._cache.slide(slide_id))
+                slide = await self._in_thread(lambda: self._may_see(person, slide_id))
                 return await handler(request, slide.reader, person)
             except READ_ERRORS as error:
                 code = error.code if isinstance(error, GemslideError) else UnreadableError.code
@@ -117,6 +118,11 @@ class AnnotationServer:
                 return JSONResponse(content, status_code=_status(error), headers=_NEVER_KEPT)
 
         return guarded
+
+    def _may_see(self, person: Person, slide_id: str) -> OpenSlide:
+        """The slide; BlindedError while somebody reads it without help: others' annotations would be help."""
+        check_not_hidden(self._cache.project, person, slide_id)
+        return self._cache.slide(slide_id)
 
     async def _in_thread(self, work: Callable[[], Answer]) -> Answer:
         return await anyio.to_thread.run_sync(work, limiter=self._limiter)
@@ -278,6 +284,7 @@ def _matched(request: Request, pattern: str) -> tuple[str, ...]:
 
 _STATUS: tuple[tuple[type[Exception], int], ...] = (
     (ForbiddenError, 403),
+    (BlindedError, 403),
     (UnknownNameError, 404),
     (TooLargeError, 413),
     (BadLinkError, 400),

@@ -7,6 +7,9 @@ from typing import Any
 import streamlit as st
 
 from pathology_app import presenters
+from pathology_app.access.people import current_person
+from pathology_app.app_pages.slide_review import say_hidden
+from pathology_app.blinding import models_shown
 from pathology_app.compare_link import COMPARE, MAX_VIEWS, OF_COMPARE, CompareLink, CompareView
 from pathology_app.slide_layers import layers_of
 from pathology_app.text import READ_ERRORS, as_markdown, as_text, message_of
@@ -70,7 +73,10 @@ def _panes(cache: SlideCache, link: CompareLink) -> list[dict[str, Any]]:
 def _pane(cache: SlideCache, link: CompareLink, index: int) -> dict[str, Any]:
     """One view as the browser takes it (ComparePaneData), with the choice of its model."""
     view = link.views[index]
-    slide, model_ids = cache.slide(view.slide_id), cache.model_ids(view.slide_id)
+    slide = cache.slide(view.slide_id)
+    model_ids, blinded = models_shown(cache, current_person(), view.slide_id)
+    if blinded is not None:
+        say_hidden(blinded)
     choices = [*model_ids, _NO_MODEL]
     wanted = _NO_MODEL if view.model_id == "" else view.model_id if view.model_id in model_ids else choices[0]
     model, remove = st.columns([4, 1], vertical_alignment="bottom")

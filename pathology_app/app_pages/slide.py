@@ -8,6 +8,9 @@ from dataclasses import dataclass
 import streamlit as st
 
 from pathology_app import presenters
+from pathology_app.access.people import current_person
+from pathology_app.app_pages.slide_review import review_popover, say_hidden
+from pathology_app.blinding import models_shown
 from pathology_app.compare_link import COMPARE, CompareLink, CompareView
 from pathology_app.session import SlideSession, slide_session
 from pathology_app.slide_layers import layers_of
@@ -15,22 +18,12 @@ from pathology_app.text import READ_ERRORS, as_markdown, as_text, message_of
 from pathology_app.tiles.cache import OpenPredictions, OpenSlide, SlideCache, current_cache
 from pathology_app.viewer.component import slide_viewer
 from pipeline.inference.hotspots import Hotspot
+from pipeline.study import Blinded
 from training.foundation.names import is_name
 
 Place = st.delta_generator.DeltaGenerator
 
 VIEWER_KEY = "viewer"
-HOTSPOTS_KEY = "hotspots"
-
-_HOTSPOT_COLUMNS = {
-    "#": st.column_config.NumberColumn(width=36),
-    "score": st.column_config.NumberColumn("Score", format="%.2f", width=56),
-    "area_mm2": st.column_config.NumberColumn("mm²", format="%.3f", width=60),
-    "x_mm": st.column_config.NumberColumn("x mm", format="%.2f", width=56),
-    "y_mm": st.column_config.NumberColumn("y mm", format="%.2f", width=56),
-}
-
-
 _OF_SLIDE = ("slide", "model", "class", "at", "overlay", "layers", "image")
 """What a link says of a slide; the last four are the browser's own (frontend/src/link_state.ts)."""
 
@@ -45,7 +38,9 @@ class Selection:
     hotspots: list[Hotspot] | None
     """None where they are not known: no list was made, or it cannot be read."""
     model_ids: list[str]
-    """All that have predictions for the slide."""
+    """All that have predictions for the slide, and may be shown."""
+    blinded: Blinded | None = None
+    """Why none may be."""
 
     @property
     def first_layer(self) -> tuple[str, int] | None:
@@ -69,7 +64,7 @@ class Selection:
 def page(worklist: st.Page) -> None:
     """Draw the page of the slide named in the link."""
     cache = current_cache()
-    back, title, model_place, class_place = st.columns([1.2, 4, 2, 2], vertical_alignment="center")
+    back, title, review_place, model_place, class_place = st.columns([1.2, 3.2, 1.4, 2, 2], vertical_alignment="center")
     with back:
         _back_button(worklist)
     slide_id = st.query_params.get("slide")
@@ -78,18 +73,24 @@ def page(worklist: st.Page) -> None:
         return
     try:
         slide = cache.slide(slide_id)
-        model_ids = cache.model_ids(slide_id)
+        model_ids, blinded = models_shown(cache, current_person(), slide_id)
     except READ_ERRORS as error:
         _say(error, cache)
         return
     with title:
         _title(slide.reader.slide_id)
-    if model_ids:
+    if blinded is not None:
+        say_hidden(blinded)
+        selection = Selection(slide, None, 0, None, [], blinded)
+    elif model_ids:
         selection = _choose(cache, slide, model_ids, model_place, class_place)
     else:
         model_place.caption("No predictions for this slide yet.")
         selection = Selection(slide, None, 0, None, [])
     model_id = selection.opened.predictions.model_id if selection.opened else None
+    if blinded is None:
+        with review_place:
+            review_popover(slide_id, selection.opened, selection.class_name)
     _view(selection, slide_session(slide.reader.slide_id, model_id))
 
 
@@ -176,20 +177,20 @@ def _choose_class(model_id: str, class_names: Sequence[str], hotspots: Sequence[
 
 @st.fragment
 def _view(selection: Selection, session: SlideSession) -> None:
-    """Viewer and hotspot list. Clicks and chosen rows rerun only this."""
-    viewer_place, list_place = st.columns([4, 1.4])
-    with list_place:
-        _hotspot_list(selection, session)
-    with viewer_place:
-        slide_viewer(_viewer_data(selection, session), key=VIEWER_KEY, on_click=lambda: _remember_click(session))
+    """The viewer. Clicks rerun only this."""
+    slide_viewer(_viewer_data(selection, session), key=VIEWER_KEY, on_click=lambda: _remember_click(session))
 
 
 def _viewer_data(selection: Selection, session: SlideSession) -> dict[str, object]:
     slide, opened = selection.slide, selection.opened
     hotspots = []
     if opened:
-        stride_px0, mpp0 = opened.predictions.stride_px0, selection.mpp0
-        hotspots = presenters.hotspot_data(selection.hotspots_shown, stride_px0=stride_px0, mpp0=mpp0)
+        hotspots = presenters.hotspot_data(
+            selection.hotspots_shown,
+            stride_px0=opened.predictions.stride_px0,
+            mpp0=selection.mpp0,
+            crop_url=presenters.crops_of(slide),
+        )
     slide_id = slide.reader.slide_id
     layers, notes = layers_of(current_cache(), slide_id, selection.model_ids, selection.first_layer)
     if damage := presenters.damage_note(slide.reader):
@@ -200,6 +201,9 @@ def _viewer_data(selection: Selection, session: SlideSession) -> dict[str, objec
         "notes": notes,
         "facts": presenters.facts_rows(slide.reader),
         "hotspots": hotspots,
+        "hotspots_note": _hotspots_note(selection),
+        "hotspots_url": f"/hotspots/{slide_id}/{opened.predictions.model_id}.json" if opened else None,
+        "coverage_url": f"/coverage/{slide_id}.json",
         "goto": {"id": session.goto_id, "hotspot": session.goto_hotspot} if session.goto_id else None,
         "probe": _probe_data(selection, session),
     }
@@ -224,32 +228,13 @@ def _remember_click(session: SlideSession) -> None:
     session.probe_xy_px0 = int(click["x_px0"]), int(click["y_px0"])
 
 
-def _remember_hotspot(session: SlideSession, table_key: str) -> None:
-    cells = st.session_state[table_key].selection.cells
-    if cells:
-        session.go_to(cells[0][0])
-
-
-def _hotspot_list(selection: Selection, session: SlideSession) -> None:
-    """The hotspots of the class shown; how many others have stands above."""
-    shown = selection.hotspots_shown
-    st.markdown("**Hotspots**" if selection.hotspots is None else f"**Hotspots** ({len(shown)})")
-    if others := len(selection.hotspots or []) - len(shown):
-        st.caption(f"{others} more of other classes.")
-    if not shown:
-        st.caption(_why_no_hotspots(selection))
-        return
-    # A new table after each jump, and for each class: the same row can be chosen again.
-    table_key = f"{HOTSPOTS_KEY}-{selection.class_index}-{session.goto_id}"
-    st.dataframe(
-        presenters.hotspot_rows(shown, selection.mpp0),
-        column_config=_HOTSPOT_COLUMNS,
-        hide_index=True,
-        on_select=lambda: _remember_hotspot(session, table_key),
-        selection_mode="single-cell",
-        key=table_key,
-    )
-    st.caption("Choose a row to go there. Keys: n next, p previous, ? all of them.")
+def _hotspots_note(selection: Selection) -> str | None:
+    """What is to be said of the list; None where nothing may be said of hotspots."""
+    if selection.blinded is not None:
+        return None
+    others = len(selection.hotspots or []) - len(selection.hotspots_shown)
+    said = [] if selection.hotspots_shown else [_why_no_hotspots(selection)]
+    return " ".join([*said, *([f"{others} more of other classes."] if others else [])])
 
 
 def _why_no_hotspots(selection: Selection) -> str:

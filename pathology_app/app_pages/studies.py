@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from pathology_app import study_lists
-from pathology_app.app_pages import study_failures, study_overview, study_slide
+from pathology_app.app_pages import reading, readings_overview, study_failures, study_overview, study_slide
 from pathology_app.app_pages.study_actions import last_said
 from pathology_app.app_pages.study_navigation import Place, current_link, link_button, say
 from pathology_app.study_ledger import StudyLedger, current_study_ledger
@@ -53,6 +53,10 @@ def _draw(found: StudyLedger, ledger: Ledger, link: StudyLink) -> None:
         study_slide.draw(found, ledger, link)
     elif link.view == "failures":
         study_failures.draw(found, ledger, link)
+    elif link.view == "readings":
+        readings_overview.draw(found, ledger, link)
+    elif link.view == "read":
+        reading.draw(found, ledger, link)
     else:
         study_overview.draw(found, ledger, link)
 
@@ -64,7 +68,7 @@ def _way_up(worklist: st.Page, link: StudyLink) -> None:
         st.switch_page(worklist, query_params={})
     if link.study:
         link_button(row, "Studies", StudyLink("").query(), key="to_studies")
-    if link.study and link.slide is not None:
+    if link.study and (link.slide is not None or link.view == "read"):
         link_button(row, f"Study {as_markdown(link.study)}", StudyLink(link.study).query(), key="to_study")
 
 

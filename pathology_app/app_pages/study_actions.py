@@ -39,14 +39,14 @@ def last_said() -> None:
 
 def retry_form(found: StudyLedger, ledger: Ledger, study_id: str, chosen: Chosen) -> None:
     """Give slides another chance, for somebody with a name and a reason."""
-    who_and_why = _ask("retry", f"Retry {chosen.slides}")
+    who_and_why = ask_who_and_why("retry", f"Retry {chosen.slides}")
     if who_and_why is None:
         return
     actor, why = who_and_why
     with st.spinner("Writing to the ledger …"):
         retried = retry(ledger, study_id, chosen.slide_ids, chosen.state, actor=actor, why=why, code=chosen.code)
     number = f"{len(retried):,} of {chosen.slides}" if len(retried) != chosen.number else chosen.slides
-    _done(
+    done(
         found,
         f"{number} can go on from the stage that ended them. Workers must run for that: where none does, start them "
         f"with `gemslide study run {as_markdown(study_id)}`.",
@@ -62,20 +62,20 @@ def state_form(found: StudyLedger, ledger: Ledger, row: StudyRow) -> None:
             if is_running
             else "Workers can take tasks again; they must be started, too."
         )
-        who_and_why = _ask("state", "Pause" if is_running else "Resume")
+        who_and_why = ask_who_and_why("state", "Pause" if is_running else "Resume")
     if who_and_why is None:
         return
     actor, why = who_and_why
     state = "paused" if is_running else "running"
     has_changed = ledger.set_state(row.study_id, state, actor=actor, why=why)
-    _done(found, f"The study is {state}{'' if has_changed else ' already'}.")
+    done(found, f"The study is {state}{'' if has_changed else ' already'}.")
 
 
 def _icon(is_running: bool) -> str:
     return ":material/pause:" if is_running else ":material/play_arrow:"
 
 
-def _ask(key: str, label: str) -> tuple[str, str] | None:
+def ask_who_and_why(key: str, label: str) -> tuple[str, str] | None:
     """A form for who acts, and why; both as the log takes them, when it was sent with both."""
     with st.form(key, border=False, enter_to_submit=False):
         name = st.text_input("Your name", value=st.session_state.get(_NAME, ""), max_chars=MAX_NAME, key=f"{key}_name")
@@ -92,7 +92,7 @@ def _ask(key: str, label: str) -> tuple[str, str] | None:
     return who_and_why
 
 
-def _done(found: StudyLedger, said: str) -> None:
+def done(found: StudyLedger, said: str) -> None:
     """Show the pages as they are now, with what was done above them."""
     found.forget()
     st.session_state[_SAID] = said

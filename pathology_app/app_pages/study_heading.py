@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import get_args
-
 import streamlit as st
 
 from pathology_app import study_rows
@@ -28,7 +26,7 @@ def draw_heading(found: StudyLedger, ledger: Ledger, row: StudyRow, link: StudyL
     with action.container(horizontal=True, horizontal_alignment="right"):
         if not counts.is_over:
             state_form(found, ledger, row)
-    _views(link, counts)
+    _views(link, counts, has_readings=study_rows.has_readings(row))
 
 
 def _facts(row: StudyRow, counts: Counts) -> str:
@@ -39,13 +37,18 @@ def _facts(row: StudyRow, counts: Counts) -> str:
     return f":{colour}-badge[{state}] &nbsp; study {as_markdown(row.study_id)} · {as_markdown(frozen)}"
 
 
-def _views(link: StudyLink, counts: Counts) -> None:
+def _views(link: StudyLink, counts: Counts, *, has_readings: bool) -> None:
     """The views of the study; the link says which is shown, so that the browser's Back changes it."""
-    words = {"overview": "Overview", "failures": f"Without a result ({study_rows.without_result(counts):,})"}
+    words: dict[View, str] = {
+        "overview": "Overview",
+        "failures": f"Without a result ({study_rows.without_result(counts):,})",
+    }
+    if has_readings:
+        words["readings"] = "Readings"
     view = st.segmented_control(
         "View",
-        get_args(View),
-        default=link.view,
+        list(words),
+        default=link.view if link.view in words else "overview",
         format_func=lambda each: words[each],
         required=True,
         key=f"study_view {link.view}",

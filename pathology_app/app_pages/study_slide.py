@@ -8,12 +8,17 @@ from typing import Any
 import streamlit as st
 
 from pathology_app import html_tables, study_rows
+from pathology_app.access.people import current_person
+from pathology_app.app_pages.reading_answers import draw_readings, reading_key
+from pathology_app.app_pages.slide_review import say_hidden
 from pathology_app.app_pages.study_actions import Chosen, retry_form
 from pathology_app.app_pages.study_navigation import Place, go, link_button, say
+from pathology_app.blinding import hidden_slides
 from pathology_app.study_ledger import StudyLedger
 from pathology_app.study_link import StudyLink
 from pathology_app.text import READ_ERRORS, as_markdown, without_folders
 from pathology_app.tiles.cache import current_cache
+from pipeline.study import readings_of_slide
 from pipeline.study.ledger import Ledger
 from pipeline.study.remedies import remedy_of
 from pipeline.study.retries import MAY_BE_RETRIED
@@ -27,6 +32,9 @@ REFRESH_S = 5.0
 def draw(found: StudyLedger, ledger: Ledger, link: StudyLink) -> None:
     """Draw the slide that the link names. Raises: as the ledger; BadManifestError: no such slide."""
     row = ledger.slide(link.study, link.slide or "")
+    if blinded := hidden_slides(current_cache().project, current_person(), row.slide_id).get(row.slide_id):
+        say_hidden(blinded)
+        return
     words, action = st.columns([5, 1], vertical_alignment="top")
     words.markdown(f"#### Slide {as_markdown(row.slide_id)}")
     _viewer_button(action, row.slide_id, link)
@@ -37,6 +45,7 @@ def draw(found: StudyLedger, ledger: Ledger, link: StudyLink) -> None:
         st.markdown(f"**What to do:** {remedy_of(row.code)}")
         with st.popover("Retry …", icon=":material/replay:"):
             retry_form(found, ledger, link.study, Chosen(1, slide_ids=[row.slide_id]))
+    draw_readings(ledger, link.study, row.slide_id)
     every_s = REFRESH_S if row.state == "pending" else None
     st.fragment(_live, run_every=every_s)(found, link, row.slide_id, row.message)
 
@@ -65,7 +74,8 @@ def _live(found: StudyLedger, link: StudyLink, slide_id: str, said: str | None) 
 
 def _history(ledger: Ledger, link: StudyLink, slide_id: str, stages: list[Any]) -> None:
     """A part of the log, newest last, with the way to what came before."""
-    subjects = [slide_subject(slide_id), *(task_subject(slide_id, stage) for stage in stages)]
+    read = [reading_key(row) for row, _ in readings_of_slide(ledger, link.study, slide_id)]
+    subjects = [slide_subject(slide_id), *(task_subject(slide_id, stage) for stage in stages), *read]
     entries = ledger.history(link.study, *subjects, newest=ENTRIES_SHOWN + 1, before=link.before)
     shown = entries[-ENTRIES_SHOWN:]
     st.html(html_tables.beside({"Log, newest last": study_rows.history_html(shown, label="Log of the slide")}))

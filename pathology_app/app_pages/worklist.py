@@ -2,24 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import streamlit as st
 
 from pathology_app import html_tables
+from pathology_app.access.people import current_person
 from pathology_app.app_pages.studies import studies_link
+from pathology_app.app_pages.study_navigation import link_button, say
+from pathology_app.blinding import hidden_slides
+from pathology_app.reading_state import next_unread, reading_state
+from pathology_app.text import READ_ERRORS
 from pathology_app.tiles.cache import SlideCache, current_cache
 from pathology_app.viewer.component import search_box
 from pathology_app.worklist_link import MAX_FIND, WorklistLink
 from pathology_app.worklist_rows import COLUMNS, Page, find_slides, page_of, read_row
+from pipeline.study import Blinded
+
+_HIDDEN = "Predictions are hidden: your reading for study {} is not signed."
 
 
 def page() -> None:
     """Draw the slides that the link names."""
     cache, link = current_cache(), WorklistLink.of(st.query_params.to_dict())
-    title, studies = st.columns([3, 1], vertical_alignment="bottom")
+    title, unread, studies = st.columns([3, 1, 1], vertical_alignment="bottom")
     title.header("Worklist", anchor=False)
+    with unread:
+        _next_unread(cache)
     studies_link(studies)
     _filters(link)
-    slide_ids, total = find_slides(cache, link.find, only_predicted=link.only_predicted)
+    try:
+        hidden = hidden_slides(cache.project, current_person())
+    except READ_ERRORS as error:  # nobody knows what may be shown
+        say(error)
+        return
+    slide_ids, total = find_slides(cache, link.find, only_predicted=link.only_predicted, hidden=hidden)
     if not total:
         st.info(
             "No slides in this project. Bring some in with `gemslide ingest`, "
@@ -28,7 +45,17 @@ def page() -> None:
         return
     shown = page_of(slide_ids, link.page)
     _show_pages(shown, link, f"{len(slide_ids)} of {total} slides.")
-    _show_table(cache, shown, link)
+    _show_table(cache, shown, link, hidden)
+
+
+def _next_unread(cache: SlideCache) -> None:
+    """The way to the reading that is due, for a reader who is signed in."""
+    try:
+        query = next_unread(cache.project, current_person())
+    except READ_ERRORS:
+        return  # said below
+    if query is not None:
+        link_button(st.container(), "Next unread", query, key="next_unread", icon=":material/visibility:")
 
 
 def _filters(link: WorklistLink) -> None:
@@ -71,8 +98,17 @@ def _show_pages(shown: Page, link: WorklistLink, caption: str) -> None:
         )
 
 
-def _show_table(cache: SlideCache, shown: Page, link: WorklistLink) -> None:
-    rows = [read_row(cache, slide_id).cells(link) for slide_id in shown.slide_ids]
+def _show_table(cache: SlideCache, shown: Page, link: WorklistLink, hidden: Mapping[str, Blinded]) -> None:
+    states = reading_state(cache.project, current_person(), shown.slide_ids)
+    rows = [
+        read_row(
+            cache,
+            slide_id,
+            hidden=_HIDDEN.format(hidden[slide_id].study_id) if slide_id in hidden else "",
+            reading=states[slide_id].text if slide_id in states else "",
+        ).cells(link)
+        for slide_id in shown.slide_ids
+    ]
     if rows:
         st.html(html_tables.table(COLUMNS, rows, label="Slides"))
     else:

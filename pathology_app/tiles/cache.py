@@ -75,6 +75,13 @@ class OpenPredictions:
     predictions: Predictions
     version: str
 
+    @cached_property
+    def sha256(self) -> str:
+        """Of what the model says: what people judged of it belongs to these values, wherever they lie."""
+        said = self.predictions
+        shape = repr((said.model_id, said.class_names, said.stride_px0, said.probabilities_cyx.shape))
+        return hashlib.sha256(shape.encode() + said.probabilities_cyx.tobytes()).hexdigest()
+
 
 @dataclass(frozen=True)
 class ClassNames:

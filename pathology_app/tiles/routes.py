@@ -27,7 +27,8 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from pathology_app.access.people import Person, person_of
+from pathology_app.access.people import ForbiddenError, Person, person_of
+from pathology_app.blinding import BlindedError, check_not_hidden
 from pathology_app.text import READ_ERRORS, message_of
 from pathology_app.tiles.body_cache import BodyCache
 from pathology_app.tiles.cache import BadLinkError, OpenSlide, SlideCache, UnknownNameError
@@ -36,7 +37,7 @@ from pathology_app.tiles.overlay_png import mask_png, overlay_png
 from pathology_app.tiles.tile_body import MEDIA_TYPE, tile_body
 from pathology_app.viewer.bundle import bundle_path
 from pipeline.config import load_settings
-from pipeline.errors import GemslideError, UnreadableError
+from pipeline.errors import BadManifestError, BadRecipeError, ChangedSourceError, GemslideError, UnreadableError
 from pipeline.store.colour import colour_table
 from pipeline.store.render import render_thumbnail_jpeg
 from pipeline.store.screen import tile_parts
@@ -137,8 +138,10 @@ class TileServer:
     async def overlay(self, request: Request) -> Response:
         (class_index,) = _numbers(request, r"(\d{1,9})\.png", "{class_index}.png")
         slide_id, model_id = request.path_params["slide_id"], request.path_params["model_id"]
+        person = person_of(request.scope)
 
         def find() -> Found:
+            check_not_hidden(self._cache.project, person, slide_id)
             opened = self._cache.predictions(slide_id, model_id)
             class_names = opened.predictions.class_names
             if class_index >= len(class_names):
@@ -146,7 +149,9 @@ class TileServer:
             probabilities_yx = opened.predictions.probabilities_cyx[class_index]
             return Found(opened.version, lambda: Rendered(overlay_png(probabilities_yx)))
 
-        return await self._answer(request, (slide_id, model_id), str(class_index), find, "image/png")
+        return await self._answer(
+            request, (slide_id, model_id), str(class_index), find, "image/png", asks_each_time=True
+        )
 
     async def layer(self, request: Request) -> Response:
         (wanted,) = _match(request, r"(tissue|quality/\d{1,4})\.png", "tissue.png or quality/{score_index}.png")
@@ -169,15 +174,23 @@ class TileServer:
         return Found(opened.version, lambda: Rendered(overlay_png(scores_yx)))
 
     async def _answer(
-        self, request: Request, subject: Subject, part: str, find: Callable[[], Found], media_type: str
+        self,
+        request: Request,
+        subject: Subject,
+        part: str,
+        find: Callable[[], Found],
+        media_type: str,
+        *,
+        asks_each_time: bool = False,
     ) -> Response:
         """What is asked for, from memory or from disk; 304 where the browser has it.
 
         Args:
             part: of the subject; with its version it says what the answer shows.
+            asks_each_time: `find` also says who may see it, and that may be another answer a moment later.
         """
         known, who = request.headers.get("if-none-match", ""), (person_of(request.scope), subject)
-        version = self._fresh_version(who, request.query_params.get("v"))
+        version = None if asks_each_time else self._fresh_version(who, request.query_params.get("v"))
         if version is not None:
             tag = f'"{version}-{part}"'
             if tag in known:
@@ -247,7 +260,7 @@ def viewer_routes(cache: SlideCache) -> list[BaseRoute]:
     """
     server = TileServer(cache, BodyCache(load_settings(cache.project.settings_path).app.tile_cache_mb * 2**20))
     return [
-        Route(path, _with_json_errors(handler, cache.project.root), middleware=middleware)
+        Route(path, with_json_errors(handler, cache.project.root), middleware=middleware)
         for path, handler, middleware in (
             ("/tiles/{slide_id}/{rest:path}", server.tile, ()),
             ("/overlays/{slide_id}/{model_id}/{rest:path}", server.overlay, ()),
@@ -258,18 +271,21 @@ def viewer_routes(cache: SlideCache) -> list[BaseRoute]:
             # Of all that is sent here, only this is not compressed already.
             ("/viewer/{rest:path}", viewer_bundle, (Middleware(GZipMiddleware),)),
             # Else Streamlit would answer with its page.
-            ("/tiles/{rest:path}", _bad_link, ()),
-            ("/overlays/{rest:path}", _bad_link, ()),
-            ("/layers/{rest:path}", _bad_link, ()),
+            ("/tiles/{rest:path}", bad_link, ()),
+            ("/overlays/{rest:path}", bad_link, ()),
+            ("/layers/{rest:path}", bad_link, ()),
         )
     ]
 
 
-async def _bad_link(request: Request) -> Response:
+async def bad_link(request: Request) -> Response:
+    """For links below ours that name nothing: else Streamlit would answer with its page."""
     raise BadLinkError(f"{request.url.path!r}: not a link of the viewer")
 
 
-def _with_json_errors(handler: Handler, root: Path) -> Handler:
+def with_json_errors(handler: Handler, root: Path) -> Handler:
+    """The handler, answering what reading may raise as JSON."""
+
     async def guarded(request: Request) -> Response:
         try:
             return await handler(request)
@@ -282,8 +298,10 @@ def _with_json_errors(handler: Handler, root: Path) -> Handler:
 
 
 def _status(error: Exception) -> int:
-    if isinstance(error, BadLinkError):
+    if isinstance(error, (BadLinkError, BadManifestError, BadRecipeError, ChangedSourceError)):
         return 400
+    if isinstance(error, (ForbiddenError, BlindedError)):
+        return 403
     return 404 if isinstance(error, (NoSuchTileError, UnknownNameError)) else 500
 
 

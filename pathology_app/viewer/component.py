@@ -31,6 +31,7 @@ _SEARCH_PX = 72
 
 _slide_viewer = _component("gemslide_viewer", "slideViewer")
 _compare_viewer = _component("gemslide_compare", "compareViewer")
+_reading_clock = _component("gemslide_clock", "readingClock")
 _follow_links = _component("gemslide_links", "followLinks")
 _search_box = _component("gemslide_search", "searchBox")
 _calibration = _component("gemslide_calibration", "calibration")
@@ -49,6 +50,15 @@ def compare_viewer(data: dict[str, Any], *, key: str) -> None:
 def calibration(*, key: str) -> None:
     """Show patterns to check a screen by."""
     _calibration(key=key, data={})
+
+
+def reading_clock(url: str, *, key: str) -> None:
+    """Count how long a reading without a slide is open in a visible tab.
+
+    Args:
+        url: takes that (tiles/review_routes.py).
+    """
+    _reading_clock(key=key, data={"url": url})
 
 
 def follow_links(go: Callable[[str], None]) -> None:

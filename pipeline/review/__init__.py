@@ -1,4 +1,4 @@
-"""What people say of slides outside studies: annotations, kept with who and when in the ledger's database."""
+"""What people said of slides and looked at: annotations, judged hotspots, reviews, coverage; each change is logged."""
 
 from training.foundation.lazy import public_names
 
@@ -12,5 +12,11 @@ __all__, __getattr__ = public_names(
         "outlines": "OutlineRow outlines_since",
         "saving": "MAX_DRAFTS save Saved",
         "shapes": "shape_of",
+        "coverage": "Coverage CoverageGrid grid_for Look tissue_cells",
+        "coverage_store": "coverage_of save_looks",
+        "hotspot_reviews": "hotspot_states HotspotKey judge_hotspots STATES",
+        "looking": "Looking",
+        "slide_reviews": "add_review reviews_of SlideReview VERDICTS",
+        "verify": "verify_reviews",
     },
 )

@@ -31,7 +31,7 @@ __all__, __getattr__ = public_names(
         "plain_array": "array_names PlainArray write_array",
         "qc_scores": "Quality read_quality read_stain_fit SCORE_NAMES slide_normaliser stored_summary write_quality",
         "reader": "is_store LevelArray resize_square square_side_px StoreReader",
-        "render": "damage_stripes DAMAGED_COLOUR for_screen render_thumbnail_jpeg thumbnail",
+        "render": "damage_stripes DAMAGED_COLOUR for_screen render_crop_jpeg render_thumbnail_jpeg thumbnail",
         "screen": "Part screen_levels ScreenLevel tile_parts tile_pixels",
         "shard": "FileChecksum sum_file with_checksum write_shard",
         "threads": "CORES parallel_for",

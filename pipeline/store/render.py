@@ -53,6 +53,18 @@ def render_thumbnail_jpeg(reader: StoreReader, max_side_px: int) -> bytes:
     return encode_jpeg(thumbnail(reader, max_side_px))
 
 
+def render_crop_jpeg(reader: StoreReader, centre_xy0: tuple[int, int], side_px: int, mpp: float) -> bytes:
+    """A square around a point as image/jpeg, colours for the screen; white outside the slide.
+
+    Args:
+        mpp: µm along a pixel of it; where the slide was scanned coarser, as fine as that.
+    """
+    mpp = max(mpp, reader.mpp0)
+    half_px0 = side_px * mpp / reader.mpp0 / 2
+    x_px0, y_px0 = (at - half_px0 for at in centre_xy0)
+    return encode_jpeg(for_screen(reader, reader.read_at_mpp(x_px0, y_px0, side_px, side_px, mpp)))
+
+
 def damage_stripes(reader: StoreReader, max_side_px: int) -> NDArray[np.uint8] | None:
     """Stripes where the slide's file is damaged, to be laid over an image of the whole slide.
 

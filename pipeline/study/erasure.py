@@ -11,17 +11,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sqlalchemy import Connection, Row, delete, insert, or_, select, text, update
+from sqlalchemy import Connection, Row, column, delete, insert, or_, select, table, text, update
 
 from pipeline.errors import BadManifestError
 from pipeline.project import Project
 from pipeline.study.amendments import freeze
 from pipeline.study.chain import ERASABLE, Change, append, utc_now
 from pipeline.study.ledger import found
+from pipeline.study.project_log import append_to_project
 from pipeline.study.protocol import load_study_cohort
 from pipeline.study.rows import (
     ENTRIES_ERASED,
     ERASED,
+    PROJECT_LOG,
     READING,
     SLIDE,
     STUDY_SUBJECT,
@@ -34,6 +36,8 @@ from pipeline.study.study import Study, slides_of
 from pipeline.study.tables import answer, audit, reading, slide, task
 from pipeline.tiles.table import read_table
 
+_OF_REVIEWS = ("hotspot_review", "coverage", "review")
+"""Tables of `pipeline.review`, which stands above this package."""
 MAX_LOOKED_AT_BYTES = 256 * 2**20
 
 
@@ -139,11 +143,23 @@ def _erase_slide(connection: Connection, study_id: str, slide_id: str, actor: st
     connection.execute(insert(slide).values(nameless))
     changes = [Change(actor, "slide erased", slide_subject(nameless["slide_id"]), why, after=hash_row(nameless, SLIDE))]
     changes += [_erase_reading(connection, each, nameless["slide_id"], actor) for each in readings]
+    _erase_reviews(connection, study_id, slide_id, actor, why)
     connection.execute(delete(task).where(*of_slide))
     connection.execute(delete(slide).where(slide.c.study_id == study_id, slide.c.slide_id == slide_id))
     named = Change(actor, ENTRIES_ERASED, STUDY_SUBJECT, why, details={"entries": intervals})
     append(connection, study_id, [*changes, named])
     return sum(last - first + 1 for first, last in intervals)
+
+
+def _erase_reviews(connection: Connection, study_id: str, slide_id: str, actor: str, why: str) -> None:
+    """What people looked at and said of the slide, in the study and outside all studies, with the project's entries."""
+    for name in _OF_REVIEWS:
+        rows = table(name, column("study_id"), column("slide_id"))
+        is_slide = (rows.c.slide_id == slide_id, rows.c.study_id.in_((study_id, PROJECT_LOG)))
+        connection.execute(delete(rows).where(*is_slide))
+    if intervals := _empty_entries(connection, PROJECT_LOG, [slide_subject(slide_id)]):
+        named = Change(actor, ENTRIES_ERASED, STUDY_SUBJECT, why, details={"entries": intervals})
+        append_to_project(connection, [named])
 
 
 def _erase_reading(connection: Connection, row: Row[tuple[object, ...]], nameless: str, actor: str) -> Change:

@@ -37,7 +37,7 @@ class Readings:
     study_id: str
     config: ReadingConfig
 
-    def begin(self, assignments: Sequence[Assignment], *, actor: str) -> None:
+    def begin(self, assignments: Sequence[Assignment], *, actor: str, why: str = "") -> None:
         """Write down who reads what; once.
 
         Raises:
@@ -48,7 +48,7 @@ class Readings:
             chosen = select(func.count()).select_from(reading).where(reading.c.study_id == self.study_id)
             if connection.scalar(chosen):
                 raise BadManifestError(f"study {self.study_id}: its readings were laid out before, and stay so.")
-            self._add(connection, assignments, actor)
+            self._add(connection, assignments, actor, why)
 
     def next_of(self, reader: str, *, now: datetime | None = None) -> Row[Any] | None:
         """The reading that a reader has started, else the next that may be started; None where all are signed.
@@ -65,8 +65,13 @@ class Readings:
         self._check_washout(rows, waiting[0], now or datetime.now(UTC))
         return waiting[0]
 
-    def start(self, reader: str, session: int, position: int, *, now: datetime | None = None) -> None:
+    def start(
+        self, reader: str, session: int, position: int, *, now: datetime | None = None, actor: str | None = None
+    ) -> None:
         """Open a reading; only the reader's next one can be.
+
+        Args:
+            actor: whom the log names, in place of the reader.
 
         Raises:
             BadManifestError: another one comes first, or the washout is not over.
@@ -75,10 +80,20 @@ class Readings:
         if due is None or (due.session, due.position) != (session, position) or due.state != "open":
             said = f"session {due.session}, slide {due.position} ({due.state})" if due else "none: all are signed"
             raise BadManifestError(f"reader {reader}: the reading that is due is {said}.")
-        self._change(reader, session, position, {"state": "started", "started_utc": utc_now()}, "reading started")
+        values = {"state": "started", "started_utc": utc_now()}
+        with self.ledger.database.write() as connection:
+            row = self._row(connection, reader, session, position)
+            if row.state != "open":  # in another window, since
+                raise BadManifestError(f"reader {reader}, session {session}, slide {position}: is {row.state} already.")
+            self._change(connection, row, values, "reading started", actor)
 
-    def give(self, reader: str, session: int, position: int, question: str, value: Answer) -> None:
+    def give(
+        self, reader: str, session: int, position: int, question: str, value: Answer, *, actor: str | None = None
+    ) -> None:
         """Answer a question of a started reading; an earlier answer is kept, and does not count any more.
+
+        Args:
+            actor: whom the log names, in place of the reader.
 
         Raises:
             BadManifestError: no answer to that question, or the reading is not open for answers.
@@ -92,26 +107,65 @@ class Readings:
             key = {name: row._mapping[name] for name in ("study_id", "reader", "session", "position")}
             connection.execute(insert(answer).values(key | given))
             details = {"answer": [[seq, question, digest(value)]]}
-            append(connection, self.study_id, [Change(reader, ANSWER_GIVEN, _subject(row), details=details)])
+            append(connection, self.study_id, [Change(actor or reader, ANSWER_GIVEN, _subject(row), details=details)])
 
-    def sign(self, reader: str, session: int, position: int, *, seconds: float) -> None:
+    def sign(
+        self,
+        reader: str,
+        session: int,
+        position: int,
+        *,
+        seconds: float,
+        actor: str | None = None,
+        seen: Mapping[str, Any] | None = None,
+    ) -> None:
         """Lock a reading's answers.
 
         Args:
             seconds: how long the slide was looked at.
+            actor: whom the log names, in place of the reader.
+            seen: what was looked at, for the log.
 
         Raises:
             BadManifestError: a required question is not answered, or the reading is not started.
         """
-        with self.ledger.database.read() as connection:
+        with self.ledger.database.write() as connection:
             row = self._row(connection, reader, session, position)
             given = _answers(connection, row)
-        self._check_started(row)
-        missing = [each.name for each in self.config.questions if each.required and each.name not in given]
-        if missing:
-            raise BadManifestError(f"reader {reader}, slide {row.slide_id}: not answered: {', '.join(missing)}.")
-        values = {"state": "signed", "signed_utc": utc_now(), "seconds": seconds}
-        self._change(reader, session, position, values, "reading signed", answers_sha256=digest(given))
+            self._check_started(row)
+            missing = [each.name for each in self.config.questions if each.required and each.name not in given]
+            if missing:
+                raise BadManifestError(f"reader {reader}, slide {row.slide_id}: not answered: {', '.join(missing)}.")
+            values = {"state": "signed", "signed_utc": utc_now(), "seconds": seconds}
+            details = {"answers_sha256": digest(given)} | ({"seen": dict(seen)} if seen else {})
+            self._change(connection, row, values, "reading signed", actor, **details)
+
+    def row(self, reader: str, session: int, position: int) -> Row[Any]:
+        """One reading. Raises BadManifestError: there is no such one."""
+        with self.ledger.database.read() as connection:
+            return self._row(connection, reader, session, position)
+
+    def count(self, reader: str, session: int) -> int:
+        """How many slides a reader has in a session."""
+        chosen = select(func.count()).where(
+            reading.c.study_id == self.study_id, reading.c.reader == reader, reading.c.session == session
+        )
+        with self.ledger.database.read() as connection:
+            return connection.scalar(chosen) or 0
+
+    def signed_of(self, reader: str) -> Sequence[Row[Any]]:
+        """A reader's signed readings, the last one first."""
+        chosen = select(reading).where(
+            reading.c.study_id == self.study_id, reading.c.reader == reader, reading.c.state == "signed"
+        )
+        with self.ledger.database.read() as connection:
+            return connection.execute(chosen.order_by(reading.c.signed_utc.desc())).all()
+
+    def of_arm(self, arm: str) -> Sequence[Row[Any]]:
+        """All readings under a condition, in the order in which they were laid out."""
+        chosen = select(reading).where(reading.c.study_id == self.study_id, reading.c.arm == arm)
+        with self.ledger.database.read() as connection:
+            return connection.execute(chosen.order_by(reading.c.session, reading.c.position, reading.c.reader)).all()
 
     def answers(self, reader: str, session: int, position: int) -> dict[str, Answer]:
         """The answers that count, by question."""
@@ -129,7 +183,7 @@ class Readings:
             given = [(row, _answers(connection, row)) for row in rows]
         return [(row.slide_id, row.reader, row.session, a[question]) for row, a in given if question in a]
 
-    def adjudicate(self, question: str, arm: str, *, actor: str) -> list[str]:
+    def adjudicate(self, question: str, arm: str, *, actor: str, why: str = "") -> list[str]:
         """Give the slides on which readers disagree to the adjudicators, in turn; each slide once. Returns them.
 
         Raises:
@@ -150,27 +204,34 @@ class Readings:
                 Assignment(readers[(len(before) + at) % len(readers)], 1, len(before) + at + 1, slide, ADJUDICATION)
                 for at, slide in enumerate(slides)
             ]
-            self._add(connection, new, actor)
+            self._add(connection, new, actor, why)
         return slides
 
-    def _add(self, connection: Connection, assignments: Sequence[Assignment], actor: str) -> None:
+    def _add(self, connection: Connection, assignments: Sequence[Assignment], actor: str, why: str) -> None:
         empty = {"state": "open", "started_utc": None, "signed_utc": None, "seconds": None}
         rows = [{"study_id": self.study_id, **vars(each), **empty} for each in assignments]
         for start in range(0, len(rows), _AT_ONCE):
             part = rows[start : start + _AT_ONCE]
             connection.execute(insert(reading), part)
-            changes = [Change(actor, "reading laid out", _subject(row), after=hash_row(row, READING)) for row in part]
+            changes = [
+                Change(actor, "reading laid out", _subject(row), why, after=hash_row(row, READING)) for row in part
+            ]
             append(connection, self.study_id, changes)
 
     def _change(
-        self, reader: str, session: int, position: int, values: dict[str, Any], action: str, **details: Any
+        self,
+        connection: Connection,
+        row: Row[Any],
+        values: dict[str, Any],
+        action: str,
+        actor: str | None,
+        **details: Any,
     ) -> None:
-        with self.ledger.database.write() as connection:
-            row = self._row(connection, reader, session, position)
-            connection.execute(update(reading).where(*_of_reading(row)).values(values))
-            before = dict(row._mapping)
-            hashes = hash_row(before, READING), hash_row(before | values, READING)
-            append(connection, self.study_id, [Change(reader, action, _subject(row), "", *hashes, details)])
+        connection.execute(update(reading).where(*_of_reading(row)).values(values))
+        before = dict(row._mapping)
+        hashes = hash_row(before, READING), hash_row(before | values, READING)
+        change = Change(actor or row.reader, action, _subject(row), "", *hashes, details)
+        append(connection, self.study_id, [change])
 
     def _check_started(self, row: Row[Any]) -> None:
         if row.state != "started":
@@ -178,10 +239,8 @@ class Readings:
             raise BadManifestError(f"reader {row.reader}, session {row.session}, slide {row.position}: {why}.")
 
     def _check_washout(self, rows: Sequence[Row[Any]], due: Row[Any], now: datetime) -> None:
-        washout = timedelta(days=self.config.washout_days)
-        earlier = [_time(row.signed_utc) for row in rows if row.slide_id == due.slide_id and row.signed_utc]
-        if earlier and now - max(earlier) < washout:
-            until = max(earlier) + washout
+        until = washout_end(rows, due, self.config.washout_days)
+        if until and now < until:
             raise BadManifestError(
                 f"reader {due.reader}: session {due.session} begins after the washout of {self.config.washout_days:g} "
                 f"days, on {until:%Y-%m-%d %H:%M} UTC."
@@ -202,6 +261,12 @@ class Readings:
         if row is None:
             raise BadManifestError(f"reader {reader:.100}: has no slide {position} in session {session}.")
         return row
+
+
+def washout_end(rows: Sequence[Row[Any]], due: Row[Any], washout_days: float) -> datetime | None:
+    """When a reading may be started, by the reader's other ones of its slide; None where there was none."""
+    earlier = [_time(row.signed_utc) for row in rows if row.slide_id == due.slide_id and row.signed_utc]
+    return max(earlier) + timedelta(days=washout_days) if earlier else None
 
 
 def may_show_predictions(row: Row[Any]) -> bool:

@@ -11,6 +11,7 @@ import typer
 from pipeline.cli_output import report_errors
 from pipeline.errors import BadRecipeError, UnreadableError
 from pipeline.project import Project
+from pipeline.review import verify_reviews
 from pipeline.study.anchors import ANCHORS_DIR, countersign, make_anchor, trusted_hashes
 from pipeline.study.opening import actor_here
 from pipeline.study.protocol import study_dir
@@ -26,6 +27,7 @@ def run_verify(study_id: str, project_dir: Path, anchors: list[Path], trusted: l
         keys = [read_public_key(path) for path in trusted]
         hashes, findings = trusted_hashes(study_id, _files(anchors), keys)
         verified = verify_log(ledger.database, study_id, hashes)
+        findings += verify_reviews(ledger.database, study_id)
         for report in _signed_reports(project, study_id):
             findings += find_false_signatures(report, keys) if keys else []
         verified = replace(verified, findings=(*findings, *verified.findings))

@@ -282,3 +282,11 @@ def test_nothing_is_sent_where_nothing_is_taken(path: str) -> None:
 
 def test_who_is_not_logged_in_sends_nothing() -> None:
     assert ask(guard(everybody_logs_in=True), "/annotations/S-001", dict(POST), method="POST").status == 401
+
+
+@pytest.mark.parametrize(
+    "path", ["/coverage/S-001.json", "/hotspots/S-001/m-0.json?study=s&reader=r&session=1&position=1"]
+)
+def test_what_was_looked_at_and_judged_may_be_sent_by_the_apps_own_pages(path: str) -> None:
+    assert ask(guard(), path, POST, method="POST").status == 200
+    assert ask(guard(), path, {**POST, "content-length": "65537"}, method="POST").status == 413

@@ -65,7 +65,8 @@ def test_a_link_opens_the_slide_in_the_viewer() -> None:
     assert data["slide"]["slide_id"] == SLIDE_ID
     assert first_layer(data)["label"] == "P(positive)"
     assert len(data["hotspots"]) == 2
-    assert list(page.dataframe[0].value["score"]) == pytest.approx([0.97, 0.81], abs=1e-3)
+    assert [spot["score"] for spot in data["hotspots"]] == pytest.approx([0.97, 0.81], abs=1e-3)
+    assert data["hotspots_url"] == f"/hotspots/{SLIDE_ID}/{MODEL_ID}.json"
 
 
 @pytest.mark.usefixtures("serve_project")
@@ -77,9 +78,7 @@ def test_the_link_names_the_class_and_hotspots_are_those_of_the_class_shown() ->
     page = open_page(**{"slide": SLIDE_ID, "class": "negative"})
     assert first_layer(viewer_data(page))["label"] == "P(negative)"
     assert viewer_data(page)["hotspots"] == []
-    captions = [caption.value for caption in page.caption]
-    assert "2 more of other classes." in captions
-    assert "None of this class." in captions
+    assert viewer_data(page)["hotspots_note"] == "None of this class. 2 more of other classes."
     assert first_layer(viewer_data(open_page(**{"slide": SLIDE_ID, "class": "nobody's"})))["label"] == "P(positive)"
 
 
@@ -122,18 +121,17 @@ def test_damaged_hotspots_are_one_message_and_not_taken_for_none(copied: Project
 
     (error,) = page.error
     assert said(error).startswith(f"results/{MODEL_ID}/{SLIDE_ID}: hotspots.json is damaged")
-    assert any(caption.value.startswith("Unknown: ") for caption in page.caption)
-    assert viewer_data(page)
+    assert viewer_data(page)["hotspots_note"].startswith("Unknown: ")
 
 
 def test_missing_hotspots_are_not_taken_for_none(copied: Project) -> None:
     (copied.result_dir(SLIDE_ID, MODEL_ID) / "hotspots.json").unlink()
-    assert any(caption.value.startswith("Unknown: ") for caption in open_page(slide=SLIDE_ID).caption)
+    assert viewer_data(open_page(slide=SLIDE_ID))["hotspots_note"].startswith("Unknown: ")
 
 
 def test_hotspots_that_were_looked_for_in_vain_are_none(copied: Project) -> None:
     (copied.result_dir(SLIDE_ID, MODEL_ID) / "hotspots.json").write_text("[]")
-    assert any(caption.value == "None found." for caption in open_page(slide=SLIDE_ID).caption)
+    assert viewer_data(open_page(slide=SLIDE_ID))["hotspots_note"] == "None found."
 
 
 def test_damaged_predictions_leave_the_slide_to_be_seen(copied: Project) -> None:

@@ -14,6 +14,7 @@ HOTSPOTS = [
     {"x_px0": 480, "y_px0": 864, "area_um2": 100 * math.pi, "score": 0.97, "class": "positive"},
     {"x_px0": 1376, "y_px0": 352, "area_um2": 1e6 * math.pi, "score": 0.81, "class": "positive"},
 ]
+CROPS = "/crops/S-001/{x_px0}_{y_px0}.jpg?v=1"
 
 
 def test_the_viewer_gets_a_level_at_every_halving(cache: SlideCache) -> None:
@@ -40,12 +41,14 @@ def test_the_viewer_and_the_facts_tell_of_damage_and_only_where_there_is_some(
 
 
 def test_hotspots_are_rings_around_a_cell_with_room_around() -> None:
-    first, _ = presenters.hotspot_data(HOTSPOTS, stride_px0=100, mpp0=0.5)
+    first, _ = presenters.hotspot_data(HOTSPOTS, stride_px0=100, mpp0=0.5, crop_url=CROPS)
     assert (first["x_px0"], first["y_px0"], first["label"]) == (480, 864, "positive 0.97")
     assert first["radius_px0"] == pytest.approx(math.hypot(50, 50))
     assert first["side_px0"] == 1600  # 800 µm
+    assert (first["place"], first["area_mm2"]) == ("x 0.24, y 0.43 mm", pytest.approx(math.pi / 10_000))
+    assert first["crop_url"] == "/crops/S-001/480_864.jpg?v=1"
 
-    coarse, _ = presenters.hotspot_data(HOTSPOTS, stride_px0=1000, mpp0=0.5)
+    coarse, _ = presenters.hotspot_data(HOTSPOTS, stride_px0=1000, mpp0=0.5, crop_url=CROPS)
     assert coarse["side_px0"] == 5000  # five cells
 
 
@@ -61,12 +64,6 @@ def test_the_facts_tell_of_a_colour_profile(cache: SlideCache) -> None:
         attributes=reader.attributes,
     )  # fmt: skip
     assert "corrected by the scanner's ICC profile" in dict(presenters.facts_rows(profiled))["Colours"]
-
-
-def test_hotspot_rows_are_in_millimetres() -> None:
-    first = presenters.hotspot_rows(HOTSPOTS, mpp0=0.5)[0]
-
-    assert (first["#"], first["x_mm"], first["y_mm"]) == (1, 0.24, 0.432)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,12 @@ from pipeline.cohort.manifest import load_cohort
 from pipeline.errors import BadManifestError
 from pipeline.files import sha256_of
 from pipeline.project import Project
+from pipeline.review.coverage import CoverageGrid
+from pipeline.review.coverage_store import save_looks
+from pipeline.review.hotspot_reviews import HotspotKey, judge_hotspots
+from pipeline.review.looking import Looking
+from pipeline.review.slide_reviews import SlideReview, add_review, reviews_of
+from pipeline.review.verify import verify_reviews
 from pipeline.study.amendments import freeze
 from pipeline.study.erasure import erase
 from pipeline.study.leases import Ended, Leases
@@ -22,11 +28,13 @@ from pipeline.study.owner import this_process
 from pipeline.study.protocol import Protocol, study_dir
 from pipeline.study.reading_order import lay_out
 from pipeline.study.readings import Readings
+from pipeline.study.rows import PROJECT_LOG
 from pipeline.study.study import Study, slides_of
 from pipeline.study.verify import verify_log
 
 NAME = "Erika-Mustermann-1964"
 OTHERS = ("S-1", "S-3")
+REVIEWS = ("hotspot_review", "coverage", "review")
 
 
 def protocol() -> Protocol:
@@ -79,16 +87,25 @@ def read_everything(study: Study) -> Readings:
     return readings
 
 
+def say_something(study: Study) -> None:
+    """In a reading of the study, and outside all studies; of the slide that will be erased and of another."""
+    for looking in (Looking(NAME, "ada", "ada", "s", "ada/1/1"), Looking(NAME, "ada", "ada"), Looking("S-1", "a", "a")):
+        save_looks(study.ledger, looking, CoverageGrid(128.0, 2, 2), [], mpp0=0.5, seconds=3)
+        judge_hotspots(study.ledger, looking, "m-00000000", "0" * 64, [(HotspotKey("tumour", 1, 2), "accepted")])
+        add_review(study.ledger, looking, SlideReview("disagree", "Ada", comment=f"of {looking.slide_id}"))
+
+
 def everything(ledger: Ledger) -> str:
     """All that is in the database."""
     with ledger.database.read() as connection:
         tables = [connection.execute(text(f"SELECT * FROM {name}")).all() for name in
-                  ("study", "slide", "task", "audit", "reading", "answer")]  # fmt: skip
+                  ("study", "slide", "task", "audit", "reading", "answer", *REVIEWS)]  # fmt: skip
     return repr(tables)
 
 
 def test_nothing_of_an_erased_slide_is_left_and_the_log_verifies(study, tmp_path):
     readings = read_everything(study)
+    say_something(study)
     before = verify_log(study.ledger.database, "s")
     assert not before.findings
     assert NAME in everything(study.ledger)
@@ -100,6 +117,9 @@ def test_nothing_of_an_erased_slide_is_left_and_the_log_verifies(study, tmp_path
     assert (after.findings, after.erased) == ((), erased.entries)
     assert erased.entries > 10
     assert NAME not in everything(study.ledger)
+    assert not verify_log(study.ledger.database, PROJECT_LOG).findings
+    assert verify_reviews(study.ledger.database, "s") == verify_reviews(study.ledger.database, PROJECT_LOG) == []
+    assert len(reviews_of(study.ledger, "S-1")) == 1, "what was said of others stays"
     if study.ledger.database.is_sqlite:
         study.ledger.database.close()
         assert NAME.encode() not in (tmp_path / "gemslide.db").read_bytes()

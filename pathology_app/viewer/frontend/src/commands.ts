@@ -15,7 +15,7 @@ const STEP = 0.05;
 const FINE_DEGREES = 5;
 
 export function commandsOf(viewer: SlideViewer): Command[] {
-  return [...moves(viewer), ...overlays(viewer), ...tools(viewer), ...annotationCommands(viewer.annotations), ...pages(viewer)];
+  return [...moves(viewer), ...overlays(viewer), ...tools(viewer), ...(viewer.annotations ? annotationCommands(viewer.annotations) : []), ...pages(viewer)];
 }
 
 function moves(viewer: SlideViewer): Command[] {
@@ -42,6 +42,9 @@ function overlays(viewer: SlideViewer): Command[] {
   return [
     { keys: ["n"], shown: "n", does: "next hotspot", run: () => viewer.nextHotspot(1) },
     { keys: ["p"], shown: "p", does: "previous hotspot", run: () => viewer.nextHotspot(-1) },
+    { keys: ["y"], shown: "y", does: "accept this hotspot; again: take that back", run: () => viewer.hotspotList.accept() },
+    { keys: ["z"], shown: "z", does: "reject this hotspot; again: take that back", run: () => viewer.hotspotList.reject() },
+    { keys: ["u"], shown: "u", does: "veil over what was not looked at yet", run: () => viewer.coverage?.toggle() },
     { keys: ["o"], shown: "o", does: "prediction on or off", run: () => layerPanel.toggleFirst() },
     { keys: ["["], shown: "[", does: "lower the threshold", run: () => layerPanel.step("threshold", -STEP) },
     { keys: ["]"], shown: "]", does: "raise the threshold", run: () => layerPanel.step("threshold", STEP) },

@@ -5,7 +5,7 @@ import type { DamagedInfo, Level } from "./types";
 
 const [STRIPES, GROUND] = ["rgba(214, 0, 108, 0.85)", "rgba(214, 0, 108, 0.14)"];
 
-export class DamagedAreas {
+class DamagedAreas {
   private readonly screen = document.createElement("canvas");
 
   private constructor(
@@ -50,5 +50,37 @@ export class DamagedAreas {
     own.fillStyle = own.createPattern(hatching(STRIPES, GROUND), "repeat")!;
     own.fillRect(0, 0, width / ratio, height / ratio);
     context.drawImage(this.screen, 0, 0, width / ratio, height / ratio);
+  }
+}
+
+/** The areas of the slide shown, once they are known. */
+export class DamagedLayer {
+  private areas: DamagedAreas | null = null;
+
+  constructor(
+    private readonly changed: () => void,
+    private readonly failed: (message: string) => void,
+  ) {}
+
+  get isShown(): boolean {
+    return this.areas !== null;
+  }
+
+  /** @param wanted null: no damage is known. */
+  async load(wanted: DamagedInfo | null): Promise<void> {
+    if (!wanted) {
+      this.areas = null;
+    } else if (this.areas?.url !== wanted.url) {
+      try {
+        this.areas = await DamagedAreas.load(wanted);
+      } catch (error) {
+        this.failed(String(error));
+      }
+    }
+    this.changed();
+  }
+
+  draw(...where: Parameters<DamagedAreas["draw"]>): void {
+    this.areas?.draw(...where);
   }
 }

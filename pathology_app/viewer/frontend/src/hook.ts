@@ -25,7 +25,8 @@ export interface TestHook {
   shownHotspots(): number[];
   /** Viewers not yet ended: more than one would be a leak. */
   liveViewers(): number;
-  annotations: AnnotationHook;
+  /** null where none may be shown. */
+  annotations: AnnotationHook | null;
 }
 
 /** What a browser test may ask of views side by side. */
@@ -71,11 +72,11 @@ export function exposeHook(viewer: SlideViewer, liveViewers: () => number): void
     overlayColour: (x_px0, y_px0) => colourAt(viewer.picture.canvas, viewer, x_px0, y_px0),
     slideColour: (x_px0, y_px0) => colourAt(viewer.osd.drawer.canvas as HTMLCanvasElement, viewer, x_px0, y_px0),
     hasOverlay: () => viewer.layers.shown.length > 0 && viewer.layers.shown.every(({ cells }) => cells !== null),
-    hasDamaged: () => viewer.damaged !== null,
+    hasDamaged: () => viewer.damaged.isShown,
     currentHotspot: () => viewer.hotspots.current,
     shownHotspots: () => viewer.shownHotspots(),
     liveViewers,
-    annotations: hookOf(viewer.annotations),
+    annotations: viewer.annotations && hookOf(viewer.annotations),
   };
 }
 

@@ -2,12 +2,14 @@
 import { CompareViewer } from "./compare/compare_viewer";
 import { exposeCompareHook, exposeHook } from "./hook";
 import { catchClicks } from "./links";
+import reviewCss from "./review/review.css";
 import { SlideViewer } from "./slide_viewer";
 import annotationsCss from "./annotations/style.css";
 import css from "./style.css";
 import type { CompareData, Streamlit, StreamlitComponent } from "./types";
 
 export { calibration } from "./calibration/page";
+export { readingClock } from "./review/clock";
 export { searchBox } from "./search_box";
 
 /** Every viewer alive, by the element Streamlit gave it. */
@@ -17,7 +19,7 @@ function hostIn(parentElement: StreamlitComponent["parentElement"]): HTMLElement
   const host = document.createElement("div");
   host.className = "gemslide-viewer";
   const style = document.createElement("style");
-  style.textContent = css + annotationsCss;
+  style.textContent = css + annotationsCss + reviewCss;
   host.append(style);
   parentElement.append(host);
   return host;

@@ -1,8 +1,9 @@
 // One slide on the screen: OpenSeadragon below, layers, marks and tools on a canvas above it, and a panel beside both.
 import OpenSeadragon from "openseadragon";
-import { Annotations } from "./annotations/annotations";
+import type { Annotations } from "./annotations/annotations";
+import { annotationsOn, classesOf } from "./annotations/on_slide";
 import { commandsOf } from "./commands";
-import { DamagedAreas } from "./damaged";
+import { DamagedLayer } from "./damaged";
 import { box } from "./elements";
 import { FactsPanel } from "./facts_panel";
 import { GamepadControl } from "./gamepad";
@@ -20,8 +21,12 @@ import { Navigation } from "./navigation";
 import { Picture } from "./picture";
 import { ReadAhead } from "./read_ahead";
 import { Readout } from "./readout";
+import { Coverage } from "./review/coverage";
+import type { Look } from "./review/coverage_map";
+import { HotspotList } from "./review/hotspot_list";
 import { ScaleBar } from "./scale_bar";
 import { SidePanel } from "./side_panel";
+import { Sight } from "./sight";
 import { Status } from "./status";
 import { NO_COLOURS, TileColours } from "./tile_colours";
 import { createTileSource } from "./tile_source";
@@ -41,6 +46,7 @@ const UNREAD_TILES = "Some tiles of this slide could not be read.";
 export class SlideViewer {
   readonly osd: OpenSeadragon.Viewer;
   readonly navigation: Navigation;
+  readonly sight: Sight;
   readonly hotspots: Hotspots;
   readonly layers: Layers;
   readonly layerPanel: LayerPanel;
@@ -49,9 +55,15 @@ export class SlideViewer {
   readonly panel = new SidePanel(() => this.resized());
   readonly picture: Picture;
   readonly image: ImageAdjust;
-  readonly annotations: Annotations;
+  /** null in a reading without help: others' annotations would be help. */
+  readonly annotations: Annotations | null;
   readonly stage = box("stage");
-  damaged: DamagedAreas | null = null;
+  readonly hotspotList: HotspotList;
+  coverage: Coverage | null = null;
+  private readonly hotspotSection: HTMLElement;
+  private readonly coverageSection: HTMLElement;
+  private readonly probeSection: HTMLElement;
+  readonly damaged = new DamagedLayer(() => this.draw(), (text) => this.status.note(text));
   private readonly colours: TileColours;
   private readonly facts = new FactsPanel();
   private readonly status = new Status();
@@ -70,13 +82,21 @@ export class SlideViewer {
     public data: ViewerData,
     private emit: Emit,
   ) {
-    this.link = new LinkState(data.slide.slide_id);
+    this.link = new LinkState(data.slide.slide_id, data.link_parameter);
     const changed = (): void => this.layersChanged();
     this.layers = new Layers(this.link.read(OVERLAY), this.link.read(LAYERS), changed, (text) => this.status.note(text));
     this.layerPanel = new LayerPanel(this.layers);
     this.toolbox = new Toolbox(data.slide.mpp0, () => this.toolsChanged());
+    this.hotspotList = new HotspotList({
+      show: (index) => this.showHotspot(index),
+      redraw: () => this.draw(),
+      note: (text) => this.status.note(text),
+      titled: (title) => this.panel.retitle("Hotspots", title),
+    });
+    this.hotspotSection = this.panel.add("Hotspots", this.hotspotList.element);
     this.panel.add("Layers", this.layerPanel.element);
-    this.panel.add("Under the last click", this.facts.probe);
+    this.probeSection = this.panel.add("Under the last click", this.facts.probe);
+    this.coverageSection = this.panel.add("Looked at", box("looked"));
     this.panel.add("Slide", this.facts.slide, false);
     this.image = new ImageAdjust(imageOf(this.link.read(IMAGE)), data.slide.colour_url !== null, () => this.imageChanged());
     this.panel.add("Image", this.image.element, false);
@@ -84,14 +104,24 @@ export class SlideViewer {
     this.tiles = new TileStore(this.colours);
     this.status.imageChanged(this.image.changes);
     this.host.append(this.toolbar.element, box("body", this.stage, this.panel.element));
+    // A reading without help needs the slide, and hardly anything beside it.
+    this.panel.element.hidden = data.hotspots_note === null;
+    this.probeSection.hidden = data.link_parameter !== undefined;
+    this.host.classList.toggle("reading", data.link_parameter !== undefined);
+    // The stage has its size before OpenSeadragon fits the slide into it.
+    this.toolbar.show(data.hotspots.length > 0, null);
+    keepHeight(this.host, this.stage, this.listeners.signal);
     this.osd = OpenSeadragon(optionsOf(this.stage, createTileSource(data.slide, this.tiles, { onHoles: () => this.status.note(DAMAGED_STORE) }), true));
     [this.osd, this.osd.navigator].forEach((viewer) => this.colours.attach(viewer));
     this.navigation = new Navigation(this.osd, data.slide);
+    this.sight = new Sight(this.navigation, this.stage, data.slide);
     this.readAhead = new ReadAhead(this.osd, this.navigation, data.slide, this.tiles);
     this.hotspots = new Hotspots(this.navigation, this.status);
-    this.annotations = this.createAnnotations();
-    this.panel.add("Annotations", this.annotations.panel.element, false);
-    this.toolbar.extras.append(this.annotations.button);
+    this.annotations = data.hotspots_note === null ? null : annotationsOn(this, this.listeners.signal);
+    if (this.annotations) {
+      this.panel.add("Annotations", this.annotations.panel.element, false);
+      this.toolbar.extras.append(this.annotations.button);
+    }
     this.keys = new Keys(commandsOf(this));
     this.host.append(this.keys.element);
     this.picture = new Picture(this.osd.canvas, this.stage);
@@ -99,7 +129,6 @@ export class SlideViewer {
     this.osd.canvas.setAttribute("aria-label", `Slide ${data.slide.slide_id}. Arrow keys move, plus and minus zoom, question mark lists all keys.`);
     this.stage.append(this.status.element, this.picture.probeText, this.scaleBar.element, this.readout.element, this.legend.element);
     this.listen();
-    keepHeight(this.host, this.stage, this.listeners.signal);
     this.update(data, emit);
   }
 
@@ -109,12 +138,15 @@ export class SlideViewer {
     this.emit = emit;
     this.layers.replace(data.layers);
     this.layerPanel.update();
-    this.annotations.setModelClasses(classesOf(data.layers));
+    this.annotations?.setModelClasses(classesOf(data.layers));
     this.facts.update(data);
     this.hotspots.replace(data.hotspots, this.layers.first?.style.threshold ?? 0);
+    this.hotspotList.replace(data.hotspots, data.hotspots_url, data.hotspots_note ?? "");
+    this.hotspotSection.hidden = data.hotspots_note === null;
+    this.coverageSection.hidden = data.coverage_url === null;
     this.toolbar.show(data.hotspots.length > 0, this.toolbox.inHand);
     data.notes.forEach((note) => this.status.note(note));
-    void this.loadDamaged();
+    void this.damaged.load(data.slide.damaged);
     if (this.osd.isOpen()) {
       this.followGoto();
     }
@@ -125,6 +157,8 @@ export class SlideViewer {
   destroy(): void {
     this.listeners.abort();
     this.readAhead.destroy();
+    this.coverage?.destroy();
+    this.hotspotList.destroy();
     this.osd.destroy();
     this.host.remove();
   }
@@ -160,6 +194,13 @@ export class SlideViewer {
 
   nextHotspot(step: 1 | -1): void {
     this.hotspots.next(step);
+    this.hotspotList.setCurrent(this.hotspots.current);
+    this.osd.forceRedraw();
+  }
+
+  showHotspot(index: number): void {
+    this.hotspots.show(index);
+    this.hotspotList.setCurrent(index);
     this.osd.forceRedraw();
   }
 
@@ -168,32 +209,32 @@ export class SlideViewer {
   }
 
   take(tool: ToolName): void {
-    this.annotations.putAway();
-    this.toolbox.take(tool, this.middle());
+    this.annotations?.putAway();
+    this.toolbox.take(tool, this.sight.middle());
     this.osd.canvas.focus();
   }
 
   /** Enter: a point of the tool in hand, or what the model says, at the middle of the screen. */
   pressMiddle(): void {
-    if (!this.annotations.press(this.middle(), false, true)) {
-      this.clicked(this.middle());
+    if (!this.annotations?.press(this.sight.middle(), false, true)) {
+      this.clicked(this.sight.middle());
     }
   }
 
   undoTool(): void {
-    if (!this.annotations.backspace()) {
+    if (!this.annotations?.backspace()) {
       this.toolbox.undo();
     }
   }
 
   clearTools(): void {
-    if (!this.annotations.delete()) {
+    if (!this.annotations?.delete()) {
       this.toolbox.clear();
     }
   }
 
   layToolDown(): void {
-    if (!this.annotations.layDown()) {
+    if (!this.annotations?.layDown()) {
       this.toolbox.layDown();
     }
   }
@@ -215,31 +256,6 @@ export class SlideViewer {
     this.keys.showList();
   }
 
-  /** The middle of the screen, in level-0 pixels. */
-  middle(): Point {
-    return this.navigation.transform().toSlide({ x: this.stage.clientWidth / 2, y: this.stage.clientHeight / 2 });
-  }
-
-  private createAnnotations(): Annotations {
-    const { slide_id: slideId, mpp0, levels } = this.data.slide;
-    const { width_px: width_px0, height_px: height_px0 } = levels[0]!;
-    return new Annotations(
-      {
-        osd: this.osd, stage: this.stage, slideId, width_px0, height_px0, mpp0,
-        transform: () => this.navigation.transform(),
-        slidePoint: (event) => this.slidePoint(event),
-        middle: () => this.middle(),
-        showBox: (...box) => this.navigation.showBox(...box),
-        panBy: (right, down) => this.navigation.pan(right / this.stage.clientWidth, down / this.stage.clientHeight, true),
-        redraw: () => this.draw(),
-        advise: (text) => this.advise(text),
-        took: () => this.toolbox.layDown(),
-        openPanel: () => this.panel.open("Annotations"),
-      },
-      this.listeners.signal,
-    );
-  }
-
   private listen(): void {
     const { signal } = this.listeners;
     this.osd.addHandler("open", () => this.opened());
@@ -247,12 +263,12 @@ export class SlideViewer {
     this.osd.addHandler("animation-finish", () => this.viewChanged());
     this.osd.addHandler("canvas-click", (event) => {
       const pointer = event.originalEvent as MouseEvent;
-      if (event.quick && !this.annotations.press(this.slidePoint(pointer), pointer.shiftKey)) {
-        this.clicked(this.slidePoint(pointer));
+      if (event.quick && !this.annotations?.press(this.sight.pointOf(pointer), pointer.shiftKey)) {
+        this.clicked(this.sight.pointOf(pointer));
       }
     });
     this.osd.addHandler("canvas-double-click", (event) => {
-      if (this.annotations.finish()) {
+      if (this.annotations?.finish()) {
         event.preventDefaultAction = true;
       } else if (this.toolbox.inHand) {
         event.preventDefaultAction = true;
@@ -262,7 +278,7 @@ export class SlideViewer {
     // Its keys are ours (commands.ts).
     this.osd.addHandler("canvas-key", (event) => (event.preventDefaultAction = true));
     this.osd.addHandler("tile-load-failed", () => this.status.note(UNREAD_TILES));
-    this.stage.addEventListener("pointermove", (event) => this.hovered(this.slidePoint(event)), { signal });
+    this.stage.addEventListener("pointermove", (event) => this.hovered(this.sight.pointOf(event)), { signal });
     this.stage.addEventListener("pointerleave", () => this.hovered(null), { signal });
     document.addEventListener("keydown", (event) => this.key(event), { signal, capture: true });
     new GamepadControl(
@@ -288,11 +304,23 @@ export class SlideViewer {
       this.navigation.show(view);
     }
     this.followGoto();
+    this.beginCoverage();
   }
 
-  private slidePoint(event: MouseEvent): Point {
-    const { left, top } = this.stage.getBoundingClientRect();
-    return this.navigation.transform().toSlide({ x: event.clientX - left - this.stage.clientLeft, y: event.clientY - top - this.stage.clientTop });
+  /** Count what is looked at. */
+  private beginCoverage(): void {
+    const { coverage_url, slide } = this.data;
+    if (coverage_url === null || this.coverage) {
+      return;
+    }
+    const host = {
+      view: () => (this.navigation.isMoving() ? null : this.sight.look()),
+      redraw: () => this.draw(),
+      note: (text: string) => this.status.note(text),
+      rested: (look: Look) => this.hotspotList.rested(look.um_per_px, (at) => this.sight.isOnScreen(at)),
+    };
+    this.coverage = new Coverage({ url: coverage_url }, slide, host, this.osd.navigator);
+    this.coverageSection.querySelector(".looked")!.replaceChildren(this.coverage.element);
   }
 
   private clicked(at: Point): void {
@@ -302,19 +330,14 @@ export class SlideViewer {
   }
 
   private hovered(at: Point | null): void {
-    const inside = at && this.isInside(at) ? at : null;
+    const inside = at && this.sight.isInside(at) ? at : null;
     this.toolbox.hover(inside);
-    this.annotations.hover(inside);
+    this.annotations?.hover(inside);
     this.readout.show(inside, this.data.slide.mpp0, inside ? this.layers.valuesAt(inside) : []);
   }
 
-  private isInside({ x, y }: Point): boolean {
-    const { width_px, height_px } = this.data.slide.levels[0]!;
-    return x >= 0 && y >= 0 && x < width_px && y < height_px;
-  }
-
   private probe(at: Point): void {
-    if (this.isInside(at)) {
+    if (this.sight.isInside(at)) {
       this.emit("click", { x_px0: Math.floor(at.x), y_px0: Math.floor(at.y) });
     }
   }
@@ -323,23 +346,8 @@ export class SlideViewer {
     const { goto } = this.data;
     if (goto && goto.id !== this.lastGoto) {
       this.lastGoto = goto.id;
-      this.hotspots.show(goto.hotspot);
-      this.osd.forceRedraw();
+      this.showHotspot(goto.hotspot);
     }
-  }
-
-  private async loadDamaged(): Promise<void> {
-    const wanted = this.data.slide.damaged;
-    if (!wanted) {
-      this.damaged = null;
-    } else if (this.damaged?.url !== wanted.url) {
-      try {
-        this.damaged = await DamagedAreas.load(wanted);
-      } catch (error) {
-        this.status.note(String(error));
-      }
-    }
-    this.draw();
   }
 
   private viewChanged(): void {
@@ -366,7 +374,8 @@ export class SlideViewer {
     this.draw();
   }
 
-  private advise(text: string): void {
+  /** Say what the tool in hand waits for. */
+  advise(text: string): void {
     this.status.advise(text);
     this.stage.classList.toggle("has-tool", text !== "");
   }
@@ -381,7 +390,7 @@ export class SlideViewer {
     this.draw();
   }
 
-  private draw(): void {
+  draw(): void {
     if (!this.osd.isOpen()) {
       return;
     }
@@ -389,18 +398,13 @@ export class SlideViewer {
     const { slide, probe, hotspots } = this.data;
     this.picture.draw(({ context, ratio }) => {
       this.layers.draw(context, transform, ratio);
-      this.damaged?.draw(context, transform, slide.levels[0]!, ratio);
-      this.annotations.draw(context, transform, ratio);
+      this.damaged.draw(context, transform, slide.levels[0]!, ratio);
+      this.annotations?.draw(context, transform, ratio);
+      this.coverage?.draw(context, transform, ratio);
       this.hotspots.look(transform, this.stage.clientWidth, this.stage.clientHeight);
       this.picture.drawMarks(transform, hotspots, this.shownHotspots(), this.hotspots.current, probe);
       this.toolbox.draw({ context, transform, mpp0: slide.mpp0 });
     });
     this.scaleBar.show(slide.mpp0 / transform.scale, slide.mpp0);
   }
-}
-
-/** Names of the classes that models know, of layers "model/class". */
-function classesOf(layers: ViewerData["layers"]): string[] {
-  const ofModels = layers.map(({ id }) => id.split("/")).filter(([of, name]) => name !== undefined && of !== "quality");
-  return [...new Set(ofModels.map(([, name]) => decodeURIComponent(name!)))];
 }

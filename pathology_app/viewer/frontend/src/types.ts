@@ -51,6 +51,12 @@ export interface Hotspot {
   side_px0: number;
   score: number;
   label: string;
+  class_name: string;
+  area_mm2: number;
+  /** "x 0.24, y 0.43 mm" */
+  place: string;
+  /** A small picture of it. */
+  crop_url: string;
 }
 
 export interface Goto {
@@ -71,6 +77,14 @@ export interface ViewerData {
   slide: Slide;
   layers: LayerInfo[];
   hotspots: Hotspot[];
+  /** What is to be said of the list; null where nothing may be said of hotspots. */
+  hotspots_note: string | null;
+  /** Where it is kept what is thought of them; null where it is not. */
+  hotspots_url: string | null;
+  /** Where it is kept what was looked at; null where it is not. */
+  coverage_url: string | null;
+  /** Of the page's link, where it is another than `slide` that names the slide. */
+  link_parameter?: string;
   goto: Goto | null;
   probe: Probe | null;
   /** What is known of the slide, and of what is not shown. */

@@ -1,6 +1,6 @@
 // One of several slides shown side by side.
 import OpenSeadragon from "openseadragon";
-import { DamagedAreas } from "../damaged";
+import { DamagedLayer } from "../damaged";
 import { box } from "../elements";
 import type { Point } from "../geometry";
 import { STANDARD_IMAGE } from "../image_state";
@@ -41,7 +41,7 @@ export class ComparePane {
   private readonly status = new Status();
   private readonly legend = new Legend();
   private readonly scaleBar = new ScaleBar();
-  private damaged: DamagedAreas | null = null;
+  private readonly damaged = new DamagedLayer(() => this.draw(), (text) => this.status.note(text));
 
   constructor(
     public data: ComparePaneData,
@@ -62,7 +62,7 @@ export class ComparePane {
     this.listen();
     this.layers.replace(data.layers);
     data.notes.forEach((note) => this.status.note(note));
-    void this.loadDamaged();
+    void this.damaged.load(data.slide.damaged);
   }
 
   /** New data for the same slide. */
@@ -106,7 +106,7 @@ export class ComparePane {
     const { slide } = this.data;
     this.picture.draw(({ context, ratio }) => {
       this.layers.draw(context, transform, ratio);
-      this.damaged?.draw(context, transform, slide.levels[0]!, ratio);
+      this.damaged.draw(context, transform, slide.levels[0]!, ratio);
       if (this.pointer) {
         stroke(context, crosses([transform.toScreen(this.pointer)], 9), "#ffea00", 1.5);
       }
@@ -138,17 +138,5 @@ export class ComparePane {
   private restyled(): void {
     this.legend.show(this.layers.shown.map(({ info, style }) => ({ label: info.label, style, isMask: info.is_mask })));
     this.draw();
-  }
-
-  private async loadDamaged(): Promise<void> {
-    const { damaged } = this.data.slide;
-    if (damaged) {
-      try {
-        this.damaged = await DamagedAreas.load(damaged);
-      } catch (error) {
-        this.status.note(String(error));
-      }
-      this.draw();
-    }
   }
 }

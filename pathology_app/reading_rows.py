@@ -1,0 +1,162 @@
+"""From what readings say to what their pages show. Pure: nothing here draws."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from pathology_app.html_tables import Column, Link, table
+from pathology_app.study_link import StudyLink
+from pathology_app.study_rows import duration_text, time_text
+from pipeline.review import Coverage
+from pipeline.study import Answer, Question, ReaderProgress, ReadingConfig
+
+ARMS = {
+    "unassisted": "unassisted: nothing of a model is shown",
+    "assisted": "assisted: predictions are shown",
+    "glass": "glass: read it at the microscope",
+    "digital": "digital: nothing of a model is shown",
+    "adjudication": "adjudication: decide where readers disagree",
+}
+MAGNIFICATIONS = (2.5, 10.0, 20.0)
+"""At which the log says how much of the tissue was looked at."""
+
+Reading = Any
+"""A row of the ledger's table `reading`."""
+
+
+def answer_text(value: Answer | None) -> str:
+    """An answer, for people; "–" where there is none."""
+    if value is None or value == "":
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def place_text(due: Reading, total: int, signed: int, in_session: int) -> str:
+    """Which reading it is: "session 1, slide 3 of 20 · 12 of 40 signed"."""
+    return f"session {due.session}, slide {due.position} of {in_session} · {signed} of {total} signed"
+
+
+def missing(config: ReadingConfig, given: Mapping[str, Answer]) -> list[Question]:
+    """Required questions that are not answered."""
+    return [each for each in config.questions if each.required and each.name not in given]
+
+
+def locked_text(config: ReadingConfig, given: Mapping[str, Answer]) -> str:
+    """What a signature locks."""
+    return "; ".join(f"{each.name}: {answer_text(given.get(each.name))}" for each in config.questions)
+
+
+def progress_html(readers: Iterable[ReaderProgress]) -> str:
+    """How far each reader is, and who waits until when."""
+    columns = (
+        Column("Reader"),
+        Column("Signed", "number"),
+        Column("Of", "number"),
+        Column("Now"),
+        Column("Waits until (UTC)", "fixed"),
+    )
+    rows = [(each.reader, str(each.signed), str(each.total), _now(each), until_text(each)) for each in readers]
+    return table(columns, rows, label="Readers")
+
+
+def until_text(progress: ReaderProgress) -> str:
+    """When the washout is over; "" where nobody waits."""
+    return f"{progress.waits_until:%Y-%m-%d %H:%M}" if progress.waits_until else ""
+
+
+def _now(progress: ReaderProgress) -> str:
+    if progress.due is None:
+        return "all signed"
+    at = f"session {progress.due.session}, {progress.due.arm}"
+    return f"washout before {at}" if progress.waits_until else f"{at}, {progress.due.state}"
+
+
+def signed_html(study_id: str, rows: Sequence[Reading], hidden: Iterable[str]) -> str:
+    """Readings that are signed; each leads to its slide and the log of it, where that is not hidden still."""
+    columns = (
+        Column("Slide"),
+        Column("Session", "number"),
+        Column("Arm"),
+        Column("Signed (UTC)", "fixed"),
+        Column("Time", "number"),
+        Column("Note"),
+    )
+    still = set(hidden)
+    shown = [
+        (
+            row.slide_id
+            if row.slide_id in still
+            else Link(row.slide_id, StudyLink(study_id, slide=row.slide_id).query()),
+            str(row.session),
+            row.arm,
+            time_text(row.signed_utc),
+            duration_text(row.seconds),
+            "to be read once more: predictions stay hidden" if row.slide_id in still else "",
+        )
+        for row in rows
+    ]
+    return table(columns, shown, label="Signed readings")
+
+
+def answers_html(
+    config: ReadingConfig, readings: Iterable[tuple[Reading, Mapping[str, Answer]]], *, label: str = "Answers"
+) -> str:
+    """Answers of several readings side by side: a row for each reading, a column for each question."""
+    columns = (
+        Column("Reader"),
+        Column("Arm"),
+        Column("State"),
+        *(Column(each.name, "long" if each.kind == "text" else "text") for each in config.questions),
+        Column("Time", "number"),
+    )
+    rows = [
+        (
+            row.reader,
+            row.arm,
+            row.state,
+            *(answer_text(given.get(each.name)) for each in config.questions),
+            duration_text(row.seconds),
+        )
+        for row, given in readings
+    ]
+    return table(columns, rows, label=label)
+
+
+def side_by_side_html(config: ReadingConfig, readings: Sequence[tuple[Reading, Mapping[str, Answer]]]) -> str:
+    """Answers of several readings, for a narrow column: a row for each question, a column for each reading; what was
+    written stands below, since it is long."""
+    several = len({row.arm for row, _ in readings}) > 1
+    names = [f"{row.reader} ({row.arm} {row.session})" if several else row.reader for row, _ in readings]
+    short = [each for each in config.questions if each.kind != "text"]
+    columns = (Column("Question", "fixed"), *(Column(name, "fixed") for name in names))
+    rows = [(each.name, *(answer_text(given.get(each.name)) for _, given in readings)) for each in short]
+    written = [
+        (f"{each.name}, {name}", answer_text(given[each.name]))
+        for each in config.questions
+        for name, (_, given) in zip(names, readings, strict=True)
+        if each.kind == "text" and given.get(each.name)
+    ]
+    below = table((Column("Written"), Column("Text")), written, label="What the readers wrote") if written else ""
+    return table(columns, rows, label="Answers of the readers") + below
+
+
+def seen_details(coverage: Coverage | None, tissue_yx: Any | None) -> dict[str, Any]:
+    """What was looked at, as the log of a signed reading says it."""
+    if coverage is None:
+        return {}
+    said: dict[str, Any] = {"seconds_open": round(coverage.seconds, 1)}
+    if tissue_yx is not None:
+        shares = {f"{each:g}x": coverage.share_seen(tissue_yx, each) for each in MAGNIFICATIONS}
+        said["tissue_seen"] = {name: round(share, 4) for name, share in shares.items() if share is not None}
+    return said
+
+
+def seconds_of(coverage: Coverage | None, started_utc: str | None, now: datetime | None = None) -> float:
+    """How long a reading took: as long as it was open in a visible tab, and no longer than since its start."""
+    began = datetime.strptime(started_utc or "", "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=UTC)
+    most = max(0.0, ((now or datetime.now(UTC)) - began).total_seconds())
+    return round(min(coverage.seconds if coverage else 0.0, most), 1)

@@ -1,0 +1,69 @@
+"""What the viewer is given in a reading: the slide alone, or with the predictions of the study's models."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pathology_app import presenters
+from pathology_app.reading_link import ReadingLink
+from pathology_app.slide_layers import layers_of
+from pathology_app.tiles.cache import SlideCache
+from pipeline.study.ledger import StudyRow
+
+LINK_PARAMETER = "reading"
+"""What names the slide in the reading page's link (frontend/src/link_state.ts)."""
+
+
+def study_models(cache: SlideCache, row: StudyRow, slide_id: str) -> list[str]:
+    """Models of the study that have predictions for a slide. Raises: as `SlideCache.model_ids`."""
+    named = [str(each.get("id")) for each in json.loads(row.protocol).get("models", [])]
+    there = cache.model_ids(slide_id)
+    return [model_id for model_id in named if model_id in there]
+
+
+def reading_view(cache: SlideCache, link: ReadingLink, slide_id: str, model_ids: list[str]) -> dict[str, Any]:
+    """The viewer's data (frontend/src/types.ts, ViewerData).
+
+    Args:
+        model_ids: those whose predictions are shown; none in an arm that shows nothing of a model.
+
+    Raises:
+        GemslideError, OSError: the slide cannot be read.
+    """
+    slide = cache.slide(slide_id)
+    shown = _first_model(cache, slide_id, model_ids[0]) if model_ids else {"hotspots": [], "first": None}
+    layers, notes = layers_of(cache, slide_id, model_ids, shown["first"])
+    if damage := presenters.damage_note(slide.reader):
+        notes.insert(0, damage)
+    query = link.query()
+    return {
+        "slide": presenters.slide_data(slide),
+        "layers": layers,
+        "notes": notes,
+        "facts": presenters.facts_rows(slide.reader),
+        "hotspots": shown["hotspots"],
+        "hotspots_note": "" if model_ids else None,
+        "hotspots_url": f"/hotspots/{slide_id}/{model_ids[0]}.json?{query}" if model_ids else None,
+        "coverage_url": f"/coverage/{slide_id}.json?{query}",
+        "link_parameter": LINK_PARAMETER,
+        "goto": None,
+        "probe": None,
+    }
+
+
+def _first_model(cache: SlideCache, slide_id: str, model_id: str) -> dict[str, Any]:
+    """Hotspots of the first model, and the class that is shown first."""
+    opened = cache.predictions(slide_id, model_id)
+    names = opened.predictions.class_names
+    found = cache.hotspots(slide_id, model_id) or []
+    index = presenters.default_class(names, found)
+    of_class = [each for each in found if each["class"] == names[index]]
+    slide = cache.slide(slide_id)
+    data = presenters.hotspot_data(
+        of_class,
+        stride_px0=opened.predictions.stride_px0,
+        mpp0=slide.reader.mpp0,
+        crop_url=presenters.crops_of(slide),
+    )
+    return {"hotspots": data, "first": (model_id, index)}

@@ -1,0 +1,233 @@
+"""Routes of what people look at and judge. They write to the project's ledger, so they run in the app itself.
+
+    GET, POST /coverage/{slide_id}.json                  what was looked at; takes looks
+    GET, POST /hotspots/{slide_id}/{model_id}.json       what is thought of hotspots; takes judgements
+    GET       /crops/{slide_id}/{x_px0}_{y_px0}.jpg      a small square of the slide
+
+The first two are those of the reading that the query names (?study=S&reader=R&session=1&position=3), else of whoever
+asks. What is hidden from a reader is refused (`pathology_app.blinding`).
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, TypeVar
+
+import anyio
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from pathology_app.access.people import Action, person_of, require
+from pathology_app.blinding import check_not_hidden
+from pathology_app.reading_link import LockedReadingError, ReadingLink, looking_at
+from pathology_app.study_ledger import study_ledger_of
+from pathology_app.tiles.cache import BadLinkError, OpenSlide, SlideCache, UnknownNameError
+from pathology_app.tiles.routes import CACHE_CONTROL, bad_link, with_json_errors
+from pipeline.errors import GemslideError
+from pipeline.review import (
+    Coverage,
+    HotspotKey,
+    Look,
+    coverage_of,
+    grid_for,
+    hotspot_states,
+    judge_hotspots,
+    save_looks,
+    tissue_cells,
+)
+from pipeline.store.render import render_crop_jpeg
+from training.foundation.reading import parse_json
+
+CROP_PX, CROP_MPP = 112, 2.0
+"""A crop shows 224 µm of the slide."""
+MAX_LOOKS, MAX_JUDGED = 200, 500
+BODY_S = 10.0
+"""In which a body must have come."""
+_THREADS = 4
+
+Number = Annotated[float, Field(allow_inf_nan=False)]
+Corner = tuple[Number, Number]
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=False)
+
+
+Body = TypeVar("Body", bound=_Body)
+
+
+class _Look(_Body):
+    corners: tuple[Corner, Corner, Corner, Corner]
+    um_per_px: Annotated[float, Field(gt=0, lt=1e5, allow_inf_nan=False)]
+    seconds: Annotated[float, Field(ge=0, lt=3600, allow_inf_nan=False)]
+
+
+class _Looked(_Body):
+    looks: Annotated[list[_Look], Field(max_length=MAX_LOOKS)]
+    seconds: Annotated[float, Field(ge=0, lt=3600, allow_inf_nan=False)]
+
+
+class _Judged(_Body):
+    judged: Annotated[
+        list[
+            tuple[
+                Annotated[str, Field(max_length=200)],
+                Annotated[int, Field(ge=0, lt=2**40)],
+                Annotated[int, Field(ge=0, lt=2**40)],
+                Literal["seen", "accepted", "rejected"],
+            ]
+        ],
+        Field(max_length=MAX_JUDGED),
+    ]
+
+
+class ReviewServer:
+    """Handlers over one project. Everything that reads a file or asks the ledger runs in threads."""
+
+    def __init__(self, cache: SlideCache) -> None:
+        self._cache = cache
+        self._limiter = anyio.CapacityLimiter(_THREADS)
+
+    async def coverage(self, request: Request) -> Response:
+        slide_id = request.path_params["slide_id"]
+        body = _parsed(_Looked, await _body(request)) if request.method == "POST" else None
+        return await self._json(lambda: self._looked(request, slide_id, body))
+
+    async def hotspots(self, request: Request) -> Response:
+        slide_id, model_id = request.path_params["slide_id"], request.path_params["model_id"]
+        body = _parsed(_Judged, await _body(request)) if request.method == "POST" else None
+        return await self._json(lambda: self._judged(request, slide_id, model_id, body))
+
+    async def crop(self, request: Request) -> Response:
+        match = re.fullmatch(r"(\d{1,9})_(\d{1,9})\.jpg", request.path_params["rest"], re.ASCII)
+        if not match:
+            raise BadLinkError(f"{request.path_params['rest']!r}: expected {{x_px0}}_{{y_px0}}.jpg")
+        x_px0, y_px0 = (int(text) for text in match.groups())
+
+        def render() -> bytes:
+            slide = self._cache.slide(request.path_params["slide_id"])
+            width_px0, height_px0 = slide.reader.size_wh_px0
+            if x_px0 >= width_px0 or y_px0 >= height_px0:
+                raise BadLinkError(f"({x_px0}, {y_px0}): slide {slide.reader.slide_id} ends before")
+            check_not_hidden(self._cache.project, person_of(request.scope), slide.reader.slide_id)
+            return render_crop_jpeg(slide.reader, (x_px0, y_px0), CROP_PX, CROP_MPP)
+
+        content = await anyio.to_thread.run_sync(render, limiter=self._limiter)
+        return Response(content, media_type="image/jpeg", headers={"Cache-Control": CACHE_CONTROL})
+
+    async def _json(self, answer: Callable[[], dict[str, Any]]) -> Response:
+        content = await anyio.to_thread.run_sync(answer, limiter=self._limiter)
+        return JSONResponse(content, headers={"Cache-Control": "no-store"})
+
+    def _looked(self, request: Request, slide_id: str, body: _Looked | None) -> dict[str, Any]:
+        """What somebody has looked at, after the looks of the body, if there is one."""
+        person, slide = person_of(request.scope), self._cache.slide(slide_id)
+        require(person, Action.LOOK)
+        ledger = study_ledger_of(self._cache.project).ledger()
+        link = ReadingLink.of(request.query_params)
+        try:
+            looking = looking_at(ledger, person, slide_id, link, to_write=body is not None)
+        except LockedReadingError:  # the last look of a slide comes when its reading has just been signed
+            return {"is_kept": False}
+        reader = slide.reader
+        grid = grid_for(reader.size_wh_px0, reader.mpp0)
+        if body is None or ledger is None:  # looking alone makes no ledger
+            stored = (coverage_of(ledger, looking) if ledger else None) or Coverage.empty(grid)
+            return self._stored(slide, stored, is_kept=ledger is not None)
+        looks = [Look(each.corners, each.um_per_px, each.seconds) for each in body.looks]
+        after = save_looks(ledger, looking, grid, looks, mpp0=reader.mpp0, seconds=body.seconds)
+        return {"seconds": round(after.seconds, 1)}
+
+    def _stored(self, slide: OpenSlide, stored: Coverage, *, is_kept: bool) -> dict[str, Any]:
+        """As frontend/src/review/coverage.ts takes it."""
+        grid = stored.grid
+        return {
+            "cell_px0": grid.cell_um / slide.reader.mpp0,
+            "columns": grid.columns,
+            "rows": grid.rows,
+            "finest": _base64(stored.finest_yx),
+            "tissue": self._tissue(slide, stored),
+            "seconds": round(stored.seconds, 1),
+            "is_kept": is_kept,
+        }
+
+    def _tissue(self, slide: OpenSlide, stored: Coverage) -> str | None:
+        try:
+            tissue = self._cache.tissue(slide.reader.slide_id)
+        except (GemslideError, OSError):
+            return None  # the page says what is wrong with it
+        if tissue is None:
+            return None
+        return _base64(tissue_cells(stored.grid, tissue.mask_yx, tissue.mpp).astype(np.uint8))
+
+    def _judged(self, request: Request, slide_id: str, model_id: str, body: _Judged | None) -> dict[str, Any]:
+        """What somebody thinks of a model's hotspots, after the judgements of the body, if there is one."""
+        project, person = self._cache.project, person_of(request.scope)
+        check_not_hidden(project, person, slide_id)
+        opened, link = self._cache.predictions(slide_id, model_id), ReadingLink.of(request.query_params)
+        ledgers = study_ledger_of(project)
+        if body is None:
+            ledger = ledgers.ledger()
+            looking = looking_at(ledger, person, slide_id, link, to_write=False)
+            states = hotspot_states(ledger, looking, model_id, opened.sha256) if ledger else {}
+            return {"judged": [[key.class_name, key.x_px0, key.y_px0, state] for key, state in states.items()]}
+        require(person, Action.ANNOTATE)
+        looking = looking_at(ledgers.ledger(), person, slide_id, link, to_write=True)
+        judged = [(HotspotKey(name, x_px0, y_px0), state) for name, x_px0, y_px0, state in body.judged]
+        self._check_there(slide_id, model_id, [key for key, _ in judged])
+        if ledgers.ledger() is None and all(state == "seen" for _, state in judged):  # looking alone makes no ledger
+            return {"kept": 0}
+        judge_hotspots(ledgers.made(), looking, model_id, opened.sha256, judged)
+        return {"kept": len(judged)}
+
+    def _check_there(self, slide_id: str, model_id: str, keys: list[HotspotKey]) -> None:
+        listed = self._cache.hotspots(slide_id, model_id) or []
+        there = {HotspotKey(each["class"], each["x_px0"], each["y_px0"]) for each in listed}
+        for key in keys:
+            if key not in there:
+                raise UnknownNameError(
+                    f"hotspot {key.class_name!r:.60} at ({key.x_px0}, {key.y_px0}): not in the list of model "
+                    f"{model_id} for slide {slide_id}. It was made again; reload the page."
+                )
+
+
+def review_routes(cache: SlideCache) -> list[BaseRoute]:
+    """All routes, each answering errors as JSON."""
+    server = ReviewServer(cache)
+    both = ["GET", "POST"]
+    return [
+        Route(path, with_json_errors(handler, cache.project.root), methods=methods)
+        for path, handler, methods in (
+            ("/coverage/{slide_id}.json", server.coverage, both),
+            ("/hotspots/{slide_id}/{model_id}.json", server.hotspots, both),
+            ("/crops/{slide_id}/{rest:path}", server.crop, ["GET"]),
+            ("/coverage/{rest:path}", bad_link, both),
+            ("/hotspots/{rest:path}", bad_link, both),
+            ("/crops/{rest:path}", bad_link, ["GET"]),
+        )
+    ]
+
+
+async def _body(request: Request) -> bytes:
+    """What was sent; the guard has looked at its length and kind."""
+    try:
+        with anyio.fail_after(BODY_S):
+            return await request.body()
+    except TimeoutError as error:
+        raise BadLinkError(f"{request.url.path!r}: what was to be kept did not come in {BODY_S:.0f} s") from error
+
+
+def _parsed(kind: type[Body], body: bytes) -> Body:
+    try:
+        return kind.model_validate(parse_json(body))
+    except (ValidationError, ValueError, RecursionError) as error:
+        raise BadLinkError(f"what was to be kept cannot be read: {' '.join(str(error).split()):.200}") from error
+
+
+def _base64(values: Any) -> str:
+    return base64.b64encode(values.tobytes()).decode("ascii")

@@ -1,0 +1,183 @@
+"""What was looked at of a slide: per cell of its plane the finest magnification, and how long. Pure arithmetic.
+
+A look is the part of the slide that a screen showed for a while. A cell counts as looked at where its centre was on the
+screen, and so does the cell at the screen's middle.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.errors import BadRecipeError, UnreadableError
+
+CELL_UM = 128.0
+MAX_CELLS = 250_000
+"""Of one grid; cells of larger slides are twice as wide, and so on."""
+TICKS_PER_S = 4
+UM_PER_PX_AT_1X = 10.0
+"""At 10x a pixel of a screen is by custom 1 µm wide."""
+_CODE_AT_1X, _CODES_PER_OCTAVE = 100, 12
+_MAX_TICKS = 2**16 - 1
+
+
+@dataclass(frozen=True)
+class Look:
+    """A part of the slide on the screen.
+
+    Attributes:
+        corners_xy0: the screen's four corners in level-0 pixels, one after the other around it.
+        um_per_px: µm along a pixel of the screen.
+    """
+
+    corners_xy0: tuple[tuple[float, float], ...]
+    um_per_px: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class CoverageGrid:
+    """Where cells lie: cell (0, 0) begins at the slide's top left corner."""
+
+    cell_um: float
+    columns: int
+    rows: int
+
+    @property
+    def cells(self) -> int:
+        return self.columns * self.rows
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """What was looked at.
+
+    Attributes:
+        finest_yx: uint8 (rows, columns); 0: never on the screen, else `code_of` the finest magnification.
+        ticks_yx: uint16 (rows, columns), quarters of a second on the screen; full at four and a half hours.
+        seconds: how long the slide was open in a visible tab.
+    """
+
+    grid: CoverageGrid
+    finest_yx: NDArray[np.uint8]
+    ticks_yx: NDArray[np.uint16]
+    seconds: float = 0.0
+
+    @classmethod
+    def empty(cls, grid: CoverageGrid) -> Coverage:
+        shape = (grid.rows, grid.columns)
+        return cls(grid, np.zeros(shape, np.uint8), np.zeros(shape, np.uint16))
+
+    def with_looks(self, looks: Sequence[Look], *, mpp0: float, seconds: float) -> Coverage:
+        """The same with more looks.
+
+        Args:
+            mpp0: finer than that nothing was scanned: a screen that enlarges pixels shows no more.
+            seconds: for which the slide was open meanwhile.
+        """
+        finest, ticks = self.finest_yx.copy(), self.ticks_yx.astype(np.uint32)
+        for look in looks:
+            inside = _inside(look, self.grid, mpp0)
+            finest[inside] = np.maximum(finest[inside], code_of(max(look.um_per_px, mpp0)))
+            ticks[inside] += round(look.seconds * TICKS_PER_S)
+        full = np.minimum(ticks, _MAX_TICKS).astype(np.uint16)
+        return Coverage(self.grid, finest, full, self.seconds + seconds)
+
+    def share_seen(self, tissue_yx: NDArray[np.bool_], magnification: float) -> float | None:
+        """Share of the tissue's cells that were on the screen at a magnification or a higher one; None without tissue.
+
+        Args:
+            tissue_yx: bool (rows, columns) of the same grid.
+        """
+        cells = int(tissue_yx.sum())
+        seen = self.finest_yx >= code_of(UM_PER_PX_AT_1X / magnification)
+        return float((seen & tissue_yx).sum()) / cells if cells else None
+
+
+def code_of(um_per_px: float) -> int:
+    """A magnification as one byte: 1 to 255, a twelfth of a doubling each; 100 is 1x. frontend/src/coverage.ts has the
+    same."""
+    octaves = math.log2(UM_PER_PX_AT_1X / um_per_px)
+    return min(255, max(1, math.floor(_CODE_AT_1X + _CODES_PER_OCTAVE * octaves + 0.5)))
+
+
+def grid_for(size_wh_px0: tuple[int, int], mpp0: float) -> CoverageGrid:
+    """The grid of a slide. Less than half a cell at its edge belongs to the cell before: every centre lies on the
+    slide, so that each cell can be looked at."""
+    cell_um = CELL_UM
+    while True:
+        columns, rows = (max(1, math.floor(side_px0 * mpp0 / cell_um + 0.5)) for side_px0 in size_wh_px0)
+        if columns * rows <= MAX_CELLS:
+            return CoverageGrid(cell_um, columns, rows)
+        cell_um *= 2
+
+
+def tissue_cells(grid: CoverageGrid, mask_yx: NDArray[np.uint8], mask_um: float) -> NDArray[np.bool_]:
+    """Cells with any tissue in them: bool (rows, columns).
+
+    Args:
+        mask_yx: 1 = tissue.
+        mask_um: µm along a cell of it.
+    """
+    found = np.zeros((grid.rows, grid.columns), bool)
+    rows, columns = np.nonzero(mask_yx)
+    scale = mask_um / grid.cell_um
+    at_rows = np.minimum(((rows + 0.5) * scale).astype(np.int64), grid.rows - 1)
+    at_columns = np.minimum(((columns + 0.5) * scale).astype(np.int64), grid.columns - 1)
+    found[at_rows, at_columns] = True
+    return found
+
+
+def packed(values: NDArray[np.uint8] | NDArray[np.uint16]) -> bytes:
+    """A grid as it is stored: little-endian, row by row, a zlib stream."""
+    return zlib.compress(values.astype(values.dtype.newbyteorder("<")).tobytes(), 6)
+
+
+def unpacked(stored: bytes, grid: CoverageGrid, dtype: str) -> NDArray[np.generic]:
+    """A stored grid. Raises UnreadableError: it is not one of this size."""
+    size = grid.cells * np.dtype(dtype).itemsize
+    try:
+        content = zlib.decompressobj().decompress(stored, size + 1)
+    except zlib.error as error:
+        raise UnreadableError(f"a stored coverage is damaged: {error}.") from error
+    if len(content) != size:
+        raise UnreadableError(f"a stored coverage is damaged: {len(content)} bytes, {size} are expected.")
+    return np.frombuffer(content, dtype).reshape(grid.rows, grid.columns).copy()
+
+
+def check_look(look: Look) -> Look:
+    """The look, if it can be one. Raises BadRecipeError: it cannot."""
+    numbers = [number for corner in look.corners_xy0 for number in corner]
+    is_look = (
+        len(look.corners_xy0) == 4
+        and all(math.isfinite(number) and abs(number) < 1e9 for number in numbers)
+        and 0 < look.um_per_px < 1e5
+        and 0 <= look.seconds < 3600
+    )
+    if not is_look:
+        raise BadRecipeError("a look: four corners, µm along a pixel of the screen and seconds are expected.")
+    return look
+
+
+def _inside(look: Look, grid: CoverageGrid, mpp0: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows and columns of the cells that a look showed."""
+    corners = np.array(look.corners_xy0) * (mpp0 / grid.cell_um)
+    low = np.clip(np.floor(corners.min(0)), 0, (grid.columns, grid.rows)).astype(int)
+    high = np.clip(np.ceil(corners.max(0)), 0, (grid.columns, grid.rows)).astype(int)
+    rows, columns = np.mgrid[low[1] : high[1], low[0] : high[0]]
+    x, y = columns + 0.5, rows + 0.5
+    sides = []
+    for (x1, y1), (x2, y2) in zip(corners, np.roll(corners, -1, 0), strict=True):
+        sides.append((x2 - x1) * (y - y1) - (y2 - y1) * (x - x1) >= 0)
+    inside = np.logical_and.reduce(sides) | ~np.logical_or.reduce(sides)  # whichever way round the corners go
+    found_rows, found_columns = rows[inside], columns[inside]
+    middle = np.floor(corners.mean(0)).astype(int)
+    is_there = 0 <= middle[0] < grid.columns and 0 <= middle[1] < grid.rows
+    if is_there and not ((found_rows == middle[1]) & (found_columns == middle[0])).any():
+        found_rows, found_columns = np.append(found_rows, middle[1]), np.append(found_columns, middle[0])
+    return found_rows, found_columns

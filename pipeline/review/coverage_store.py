@@ -1,0 +1,79 @@
+"""Coverage in the ledger's database: looks are added to what is stored, and every change is an entry of the log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import numpy as np
+from sqlalchemy import Connection, Row, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from pipeline.errors import ChangedSourceError
+from pipeline.review.coverage import Coverage, CoverageGrid, Look, check_look, packed, unpacked
+from pipeline.review.looking import Looking, change_of, log
+from pipeline.review.tables import coverage
+from pipeline.study.chain import utc_now
+from pipeline.study.ledger import Ledger
+
+LOOKED = "slide looked at"
+
+
+def coverage_of(ledger: Ledger, looking: Looking) -> Coverage | None:
+    """What somebody has looked at; None where nothing is stored. Raises UnreadableError: it is damaged."""
+    with ledger.database.read() as connection:
+        row = connection.execute(select(coverage).where(*_of(looking))).one_or_none()
+    return None if row is None else _coverage(row)
+
+
+def save_looks(
+    ledger: Ledger, looking: Looking, grid: CoverageGrid, looks: Sequence[Look], *, mpp0: float, seconds: float
+) -> Coverage:
+    """Add looks to what is stored, and return what is stored then.
+
+    Args:
+        seconds: for which the slide was open in a visible tab meanwhile.
+
+    Raises:
+        ChangedSourceError: what is stored is of another grid: the slide is not the one that was looked at.
+        BadRecipeError: what cannot be a look.
+    """
+    for look in looks:
+        check_look(look)
+    with ledger.database.write() as connection:
+        row = _begun(connection, looking, grid)
+        before = _coverage(row)
+        if before.grid != grid:
+            raise ChangedSourceError(
+                f"slide {looking.slide_id}: has another size than when {looking.person} looked at it."
+            )
+        after = before.with_looks(looks, mpp0=mpp0, seconds=seconds)
+        values = _values(after)
+        connection.execute(update(coverage).where(*_of(looking)).values(values))
+        said = {"cells": int(np.count_nonzero(after.finest_yx)), "seconds": round(after.seconds, 1)}
+        log(connection, looking, [change_of(looking, LOOKED, coverage, dict(row._mapping) | values, **said)])
+    return after
+
+
+def _begun(connection: Connection, looking: Looking, grid: CoverageGrid) -> Row[Any]:
+    """The stored row, locked; made where there is none."""
+    empty = looking.key | {"cell_um": grid.cell_um, "columns": grid.columns, "rows": grid.rows}
+    empty |= _values(Coverage.empty(grid))
+    add = (sqlite if connection.dialect.name == "sqlite" else postgresql).insert(coverage)
+    connection.execute(add.values(empty).on_conflict_do_nothing())
+    return connection.execute(select(coverage).where(*_of(looking)).with_for_update()).one()
+
+
+def _values(after: Coverage) -> dict[str, Any]:
+    finest, ticks = packed(after.finest_yx), packed(after.ticks_yx)
+    return {"finest": finest, "ticks": ticks, "seconds": round(after.seconds, 3), "utc": utc_now()}
+
+
+def _coverage(row: Row[Any]) -> Coverage:
+    grid = CoverageGrid(row.cell_um, row.columns, row.rows)
+    finest = cast(Any, unpacked(row.finest, grid, "<u1"))
+    return Coverage(grid, finest, cast(Any, unpacked(row.ticks, grid, "<u2")), row.seconds)
+
+
+def _of(looking: Looking) -> list[Any]:
+    return [coverage.c[name] == value for name, value in looking.key.items()]

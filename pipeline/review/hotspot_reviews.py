@@ -1,0 +1,71 @@
+"""Hotspots that people have seen, accepted or rejected; the last word counts, the log has all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.dialects import postgresql, sqlite
+
+from pipeline.errors import BadRecipeError
+from pipeline.review.looking import Looking, change_of, log
+from pipeline.review.tables import HOTSPOT_STATES as STATES
+from pipeline.review.tables import hotspot_review
+from pipeline.study.chain import utc_now
+from pipeline.study.ledger import Ledger
+
+
+@dataclass(frozen=True)
+class HotspotKey:
+    """One hotspot of one list: its class and the centre of its strongest cell, in level-0 pixels."""
+
+    class_name: str
+    x_px0: int
+    y_px0: int
+
+
+def hotspot_states(ledger: Ledger, looking: Looking, model_id: str, predictions_sha256: str) -> dict[HotspotKey, str]:
+    """What somebody thinks of the hotspots of a list; those they have not seen are left out."""
+    of_list = {**looking.key, "model_id": model_id, "predictions_sha256": predictions_sha256}
+    chosen = select(hotspot_review).where(*(hotspot_review.c[name] == value for name, value in of_list.items()))
+    with ledger.database.read() as connection:
+        rows = connection.execute(chosen).all()
+    return {HotspotKey(row.class_name, row.x_px0, row.y_px0): row.state for row in rows}
+
+
+def judge_hotspots(
+    ledger: Ledger,
+    looking: Looking,
+    model_id: str,
+    predictions_sha256: str,
+    judged: Sequence[tuple[HotspotKey, str]],
+) -> None:
+    """Write down what somebody thinks of hotspots, in place of what they thought before.
+
+    Args:
+        judged: each with one of `STATES`. The caller has checked that the list has them.
+
+    Raises:
+        BadRecipeError: another state.
+    """
+    if unknown := sorted({state for _, state in judged} - set(STATES)):
+        raise BadRecipeError(f"hotspot state {unknown[0]!r:.40}: expected one of {', '.join(STATES)}.")
+    with ledger.database.write() as connection:
+        changes = []
+        for key, state in judged:
+            row = {**looking.key, "model_id": model_id, "predictions_sha256": predictions_sha256, **vars(key)}
+            row |= {"state": state, "utc": utc_now()}
+            add = (sqlite if connection.dialect.name == "sqlite" else postgresql).insert(hotspot_review)
+            new = {"state": state, "utc": row["utc"]}
+            connection.execute(add.values(row).on_conflict_do_update(index_elements=_KEY, set_=new))
+            changes.append(change_of(looking, f"hotspot {state}", hotspot_review, row, **_said(model_id, key)))
+        log(connection, looking, changes)
+
+
+_KEY = [column.name for column in hotspot_review.primary_key]
+
+
+def _said(model_id: str, key: HotspotKey) -> Mapping[str, Any]:
+    return {"model": model_id, "class": key.class_name, "x_px0": key.x_px0, "y_px0": key.y_px0}

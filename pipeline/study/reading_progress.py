@@ -1,0 +1,102 @@
+"""How far a study's readings are: by reader, by slide, and who waits for the washout."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import Connection, Row, select
+
+from pipeline.study.ledger import Ledger
+from pipeline.study.questions import Answer, ReadingConfig
+from pipeline.study.readings import ADJUDICATION, Readings, washout_end
+from pipeline.study.tables import answer, reading
+from training.foundation.settings import parse_section
+
+
+@dataclass(frozen=True)
+class ReaderProgress:
+    """How far one reader is.
+
+    Attributes:
+        due: the reading that is started or next; None where all are signed.
+        waits_until: when `due` may be started; None where it may be now.
+    """
+
+    reader: str
+    signed: int
+    total: int
+    due: Row[Any] | None
+    waits_until: datetime | None
+
+    @property
+    def is_adjudicator(self) -> bool:
+        return self.due is not None and self.due.arm == ADJUDICATION
+
+
+def readings_of(ledger: Ledger, study_id: str) -> Readings | None:
+    """A study's readings; None where its protocol lays out none.
+
+    Raises:
+        BadManifestError: no such study. BadRecipeError: a protocol of another version.
+    """
+    raw = json.loads(ledger.study(study_id).protocol).get("reading")
+    if raw is None:
+        return None
+    config = parse_section(ReadingConfig, raw, where=f"[reading] of study {study_id} in the ledger")
+    return Readings(ledger, study_id, config)
+
+
+def progress_of_readers(readings: Readings, *, now: datetime | None = None) -> list[ReaderProgress]:
+    """How far each reader is, adjudicators last; nobody where the readings were not laid out."""
+    chosen = select(reading).where(reading.c.study_id == readings.study_id, reading.c.state != "erased")
+    order = (reading.c.reader, reading.c.session, reading.c.position)
+    with readings.ledger.database.read() as connection:
+        rows = connection.execute(chosen.order_by(*order)).all()
+    of_reader: dict[str, list[Row[Any]]] = {}
+    for row in rows:
+        of_reader.setdefault(row.reader, []).append(row)
+    names = [name for name in (*readings.config.readers, *readings.config.adjudicators) if name in of_reader]
+    moment = now or datetime.now(UTC)
+    return [_progress(name, of_reader[name], readings.config.washout_days, moment) for name in names]
+
+
+def _progress(reader: str, rows: Sequence[Row[Any]], washout_days: float, now: datetime) -> ReaderProgress:
+    started = [row for row in rows if row.state == "started"]
+    waiting = [row for row in rows if row.state == "open"]
+    due = next(iter((*started, *waiting)), None)
+    until = washout_end(rows, due, washout_days) if due is not None and not started else None
+    signed = sum(row.state == "signed" for row in rows)
+    return ReaderProgress(reader, signed, len(rows), due, until if until and until > now else None)
+
+
+def readings_of_slide(ledger: Ledger, study_id: str, slide_id: str) -> list[tuple[Row[Any], Mapping[str, Answer]]]:
+    """All readings of a slide in a study, each with the answers that count."""
+    chosen = select(reading).where(reading.c.study_id == study_id, reading.c.slide_id == slide_id)
+    with ledger.database.read() as connection:
+        rows = connection.execute(chosen.order_by(reading.c.reader, reading.c.session)).all()
+        return [(row, _answers(connection, row)) for row in rows]
+
+
+def readings_of_reader(ledger: Ledger, reader: str, slide_ids: Sequence[str]) -> Sequence[Row[Any]]:
+    """A reader's readings of some slides in all studies, in the order in which they come."""
+    chosen = select(reading).where(reading.c.reader == reader, reading.c.slide_id.in_(slide_ids))
+    order = (reading.c.study_id, reading.c.session, reading.c.position)
+    with ledger.database.read() as connection:
+        return connection.execute(chosen.order_by(*order)).all()
+
+
+def studies_of_reader(ledger: Ledger, reader: str) -> list[str]:
+    """Studies in which a reader has readings that are not signed."""
+    chosen = select(reading.c.study_id).where(reading.c.reader == reader, reading.c.state.in_(("open", "started")))
+    with ledger.database.read() as connection:
+        return list(connection.scalars(chosen.distinct().order_by(reading.c.study_id)))
+
+
+def _answers(connection: Connection, row: Row[Any]) -> dict[str, Answer]:
+    key = [answer.c[name] == row._mapping[name] for name in ("study_id", "reader", "session", "position")]
+    chosen = select(answer.c.question, answer.c.value).where(*key).order_by(answer.c.seq)
+    return {question: json.loads(value) for question, value in connection.execute(chosen)}

@@ -1,0 +1,161 @@
+"""What people looked at and said of slides: kept with an entry each, on either database, verified, and erased."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sqlalchemy import text
+
+from pipeline.errors import BadManifestError, BadRecipeError, ChangedSourceError, UnreadableError
+from pipeline.review.coverage import Coverage, CoverageGrid, Look, code_of, grid_for, tissue_cells
+from pipeline.review.coverage_store import coverage_of, save_looks
+from pipeline.review.hotspot_reviews import HotspotKey, hotspot_states, judge_hotspots
+from pipeline.review.looking import Looking
+from pipeline.review.slide_reviews import SlideReview, add_review, reviews_of
+from pipeline.review.verify import verify_reviews
+from pipeline.study.ledger import Ledger
+from pipeline.study.rows import PROJECT_LOG, slide_subject
+from pipeline.study.verify import verify_log
+
+ALONE = Looking("S-1", "ada (web app)", "ada (web app)")
+READING = Looking("S-1", "r1", "r1 (web app)", "s", "r1/1/3")
+GRID = CoverageGrid(128.0, 8, 6)
+SHA = "ab" * 32
+SPOT = HotspotKey("tumour", 480, 864)
+
+
+def look(left: float, top: float, right: float, bottom: float, um_per_px: float = 1.0, seconds: float = 1.0) -> Look:
+    return Look(((left, top), (right, top), (right, bottom), (left, bottom)), um_per_px, seconds)
+
+
+def findings(ledger: Ledger, study_id: str) -> list[str]:
+    return [*verify_log(ledger.database, study_id).findings, *verify_reviews(ledger.database, study_id)]
+
+
+def test_cells_on_the_screen_get_the_finest_magnification_and_the_sum_of_seconds():
+    seen = Coverage.empty(GRID).with_looks(
+        [look(0, 0, 512, 256, 2.0, 1.5), look(256, 0, 512, 256, 0.5, 0.5)], mpp0=1.0, seconds=2.5
+    )
+    assert (seen.finest_yx[:2, :2] == code_of(2.0)).all()
+    assert (seen.finest_yx[:2, 2:4] == code_of(1.0)).all(), "finer than it was scanned shows no more"
+    assert (seen.ticks_yx[:2, :4] == [[6, 6, 8, 8]] * 2).all()
+    assert not seen.finest_yx[2:].any()
+    assert not seen.finest_yx[:, 4:].any()
+    assert seen.seconds == 2.5
+    tissue = np.zeros((6, 8), bool)
+    tissue[:2, :5] = True
+    assert seen.share_seen(tissue, 10) == pytest.approx(0.4)
+    assert seen.share_seen(tissue, 5) == pytest.approx(0.8)
+    assert seen.share_seen(np.zeros((6, 8), bool), 5) is None
+
+
+def test_a_turned_screen_shows_what_lies_inside_it_and_a_tiny_one_the_cell_at_its_middle():
+    diamond = Look(((512, 0), (1024, 384), (512, 768), (0, 384)), 1.0, 1)
+    seen = Coverage.empty(GRID).with_looks([diamond], mpp0=1.0, seconds=1)
+    other_way = replace(diamond, corners_xy0=diamond.corners_xy0[::-1])
+    assert (Coverage.empty(GRID).with_looks([other_way], mpp0=1.0, seconds=1).finest_yx == seen.finest_yx).all()
+    assert not seen.finest_yx[0, 0]
+    assert seen.finest_yx[3, 4]
+    assert seen.finest_yx[0, 4]
+    tiny = Coverage.empty(GRID).with_looks([look(130, 130, 140, 140)], mpp0=1.0, seconds=1)
+    assert np.argwhere(tiny.finest_yx).tolist() == [[1, 1]]
+    outside = Coverage.empty(GRID).with_looks(
+        [look(-900, -900, -500, -500), look(5e6, 5e6, 6e6, 6e6)], mpp0=1, seconds=1
+    )
+    assert not outside.finest_yx.any()
+
+
+def test_cells_of_a_huge_slide_are_wider_and_any_tissue_in_a_cell_counts():
+    assert grid_for((46_000, 32_914), 0.25) == CoverageGrid(128.0, 90, 64)
+    huge = grid_for((400_000, 400_000), 0.25)
+    assert huge.cell_um == 256.0
+    assert huge.cells < 250_000
+    mask = np.zeros((12, 16), np.uint8)
+    mask[5, 3] = 1
+    assert np.argwhere(tissue_cells(CoverageGrid(128.0, 8, 6), mask, 64.0)).tolist() == [[2, 1]]
+
+
+def test_looks_are_added_to_what_is_stored_and_come_back_as_they_were(begun):
+    assert coverage_of(begun, READING) is None
+    save_looks(begun, READING, GRID, [look(0, 0, 512, 512, 2.0)], mpp0=0.5, seconds=3)
+    after = save_looks(begun, READING, GRID, [look(256, 0, 512, 256, 0.5)], mpp0=0.5, seconds=4)
+    stored = coverage_of(begun, READING)
+    assert stored is not None
+    assert stored.seconds == 7
+    assert (stored.finest_yx == after.finest_yx).all()
+    assert (stored.ticks_yx == after.ticks_yx).all()
+    assert stored.finest_yx[0].tolist()[:3] == [code_of(2.0), code_of(0.5), 0]
+    entries = begun.history("s", slide_subject("S-1"))
+    assert [entry.action for entry in entries] == ["slide entered", "slide looked at", "slide looked at"]
+    assert {entry.actor for entry in entries[1:]} == {"r1 (web app)"}
+    assert findings(begun, "s") == []
+    with pytest.raises(ChangedSourceError, match="another size"):
+        save_looks(begun, READING, CoverageGrid(128.0, 9, 6), [], mpp0=0.5, seconds=0)
+    with pytest.raises(BadRecipeError, match="four corners"):
+        save_looks(begun, READING, GRID, [replace(look(0, 0, 1, 1), um_per_px=float("nan"))], mpp0=0.5, seconds=0)
+    assert coverage_of(begun, READING).seconds == 7
+
+
+def test_a_hotspot_is_seen_accepted_and_taken_back_and_the_log_has_every_word(begun):
+    for state in ("seen", "accepted", "seen"):
+        judge_hotspots(begun, READING, "m-0", SHA, [(SPOT, state)])
+    judge_hotspots(begun, ALONE, "m-0", SHA, [(SPOT, "rejected")])
+    assert hotspot_states(begun, READING, "m-0", SHA) == {SPOT: "seen"}
+    assert hotspot_states(begun, ALONE, "m-0", SHA) == {SPOT: "rejected"}
+    assert hotspot_states(begun, READING, "m-0", "cd" * 32) == {}, "predictions made anew are judged anew"
+    actions = [entry.action for entry in begun.history("s", slide_subject("S-1"))]
+    assert actions[1:] == ["hotspot seen", "hotspot accepted", "hotspot seen"]
+    assert [entry.action for entry in begun.history(PROJECT_LOG, slide_subject("S-1"))] == ["hotspot rejected"]
+    with pytest.raises(BadRecipeError, match="expected one of seen"):
+        judge_hotspots(begun, ALONE, "m-0", SHA, [(SPOT, "maybe")])
+    assert findings(begun, "s") == findings(begun, PROJECT_LOG) == []
+
+
+def test_a_review_is_signed_and_a_second_one_stands_beside_it(begun):
+    said = SlideReview("disagree", "Ada", "benign", "crush artefact", "m-0", "tumour", SHA)
+    add_review(begun, ALONE, said)
+    add_review(begun, ALONE, SlideReview("agree", "Bob"))
+    found = reviews_of(begun, "S-1")
+    assert [(each.verdict, each.name, each.comment) for each in found] == [
+        ("disagree", "Ada", "crush artefact"),
+        ("agree", "Bob", ""),
+    ]
+    assert found[0].person == "ada (web app)"
+    (entry, _) = begun.history(PROJECT_LOG, slide_subject("S-1"))
+    assert entry.action == "slide reviewed"
+    assert "crush artefact" not in entry.details
+    for wrong, why in ((replace(said, name=" "), "type your name"), (replace(said, verdict="no"), "choose one of")):
+        with pytest.raises(BadManifestError, match=why):
+            add_review(begun, ALONE, wrong)
+    assert findings(begun, PROJECT_LOG) == []
+
+
+@pytest.mark.parametrize(
+    ("statement", "finding"),
+    [
+        ("UPDATE review SET comment = 'fine'", "review of ada .* was changed without an entry"),
+        ("DELETE FROM review", "review .* was deleted from the ledger"),
+        ("UPDATE hotspot_review SET state = 'accepted'", "hotspot_review of ada .* was changed"),
+        ("UPDATE coverage SET seconds = 600", "coverage of ada .* was changed"),
+        ("UPDATE coverage SET person = 'bob'", "coverage of bob .* no entry says how"),
+    ],
+)
+def test_what_is_changed_behind_the_logs_back_is_found(begun, statement, finding):
+    add_review(begun, ALONE, SlideReview("disagree", "Ada", "benign", "crush artefact"))
+    judge_hotspots(begun, ALONE, "m-0", SHA, [(SPOT, "rejected")])
+    save_looks(begun, ALONE, GRID, [look(0, 0, 256, 256)], mpp0=0.5, seconds=3)
+    with begun.database.write() as connection:
+        connection.execute(text(statement))
+    found = "\n".join(verify_reviews(begun.database, PROJECT_LOG))
+    assert re.search(finding, found), found
+
+
+def test_a_damaged_grid_is_one_clear_error(begun):
+    save_looks(begun, ALONE, GRID, [look(0, 0, 256, 256)], mpp0=0.5, seconds=3)
+    with begun.database.write() as connection:
+        connection.execute(text("UPDATE coverage SET columns = 9"))
+    with pytest.raises(UnreadableError, match="stored coverage is damaged: 48 bytes, 54"):
+        coverage_of(begun, ALONE)
