@@ -3,18 +3,18 @@ import type OpenSeadragon from "openseadragon";
 import { toggle } from "../elements";
 import type { Point, Transform } from "../geometry";
 import { Api, Refused } from "./api";
+import { idAt } from "./choosing";
 import { type DrawingName, HINTS, Sketch } from "./drawing_tools";
 import { Editor } from "./editor";
 import { Hand } from "./hand";
 import { keyPressed } from "./keys";
 import { Model } from "./model";
-import { paintHandles, paintShape } from "./painting";
+import { drawCross, paintHandles, paintShape } from "./painting";
 import { AnnotationPanel } from "./panel";
 import { boundsOfGeometry } from "./shapes";
 import { Sync } from "./sync";
 import { TileLayer } from "./tile_layer";
 import type { Annotation, Content, Geometry, Kind } from "./types";
-import { shortId } from "./vector_tile";
 
 export type ToolChoice = "select" | DrawingName;
 
@@ -162,7 +162,10 @@ export class Annotations {
       this.sketch.press(at, near_px0);
       this.around.redraw();
     } else {
-      void this.chooseAt(at, near_px0, isMore);
+      void idAt(at, near_px0, this.api, this.model, this.editor.last).then(
+        (id) => this.editor.choose(id, isMore),
+        (error: unknown) => this.sayWhy(error),
+      );
     }
     return true;
   }
@@ -292,26 +295,6 @@ export class Annotations {
     });
   }
 
-  /** The smallest there; a second click on the same place takes the next larger one. */
-  private async chooseAt(at: Point, near_px0: number, isMore: boolean): Promise<void> {
-    const known = this.model.under(at.x, at.y, near_px0);
-    let found: Annotation[] = [];
-    try {
-      found = await this.api.at(at.x, at.y, near_px0);
-    } catch (error) {
-      this.sayWhy(error);
-    }
-    // What is here is newer than what the server says.
-    const theirs = found.filter(({ id }) => !this.model.isApart(shortId(id)));
-    const ids = [...theirs.map(({ id }) => id), ...known];
-    const size = new Map([...theirs, ...known.map((id) => ({ id, geometry: this.model.content(id)!.geometry }))].map(({ id, geometry }) => [id, extent(geometry)]));
-    ids.sort((one, other) => size.get(one)! - size.get(other)!);
-    const at_ = ids.indexOf(this.editor.last ?? "");
-    const chosen = ids.length ? ids[(at_ + 1) % ids.length]! : null;
-    this.model.learn(theirs.filter(({ id }) => id === chosen), true);
-    this.editor.choose(chosen, isMore);
-  }
-
   private sayWhy(error: unknown): void {
     if (!(error instanceof Refused)) {
       throw error;
@@ -353,21 +336,6 @@ export class Annotations {
       this.around.advise(advice);
     }
     this.around.redraw();
-  }
-}
-
-function extent(geometry: Geometry): number {
-  const [left, top, right, bottom] = boundsOfGeometry(geometry);
-  return (right - left) * (bottom - top);
-}
-
-/** Where Enter puts a point. */
-function drawCross(context: CanvasRenderingContext2D, x: number, y: number): void {
-  const path = new Path2D(`M ${x - 16} ${y} H ${x - 4} M ${x + 4} ${y} H ${x + 16} M ${x} ${y - 16} V ${y - 4} M ${x} ${y + 4} V ${y + 16}`);
-  for (const [colour, width] of [["#ffffff", 4], ["#14181f", 2]] as const) {
-    context.strokeStyle = colour;
-    context.lineWidth = width;
-    context.stroke(path);
   }
 }
 

@@ -148,3 +148,13 @@ function disc(context: CanvasRenderingContext2D, x: number, y: number, radius: n
   context.fill();
   context.stroke();
 }
+
+/** Where Enter puts a point. */
+export function drawCross(context: CanvasRenderingContext2D, x: number, y: number): void {
+  const path = new Path2D(`M ${x - 16} ${y} H ${x - 4} M ${x + 4} ${y} H ${x + 16} M ${x} ${y - 16} V ${y - 4} M ${x} ${y + 4} V ${y + 16}`);
+  for (const [colour, width] of [["#ffffff", 4], ["#14181f", 2]] as const) {
+    context.strokeStyle = colour;
+    context.lineWidth = width;
+    context.stroke(path);
+  }
+}
