@@ -6,8 +6,9 @@ from urllib.parse import parse_qsl
 
 import streamlit as st
 
-from pathology_app.app_pages import slide, studies, worklist
+from pathology_app.app_pages import runs, slide, studies, worklist
 from pathology_app.html_tables import STYLE
+from pathology_app.run_link import PAGE as RUNS
 from pathology_app.text import as_text
 from pathology_app.viewer.component import follow_links
 from pipeline.units import RESEARCH_USE
@@ -36,6 +37,8 @@ def _title() -> str:
     """Of the browser's tab: several are open at a time, and a screen reader says it first."""
     query = st.query_params
     name = query.get("slide") or query.get("study_slide") or (query.get("study") and f"Study {query['study']}")
+    if not name and query.get("page") == RUNS:
+        name = f"Run {query['run']}" if query.get("run") else "Runs"
     return f"{as_text(name or ('Studies' if 'study' in query else 'Worklist'))[:80]} · gemslide"
 
 
@@ -49,6 +52,8 @@ def main() -> None:
         slide.page(WORKLIST)
     elif page is WORKLIST and "study" in st.query_params:
         studies.page(WORKLIST)
+    elif page is WORKLIST and st.query_params.get("page") == RUNS:
+        runs.page(WORKLIST)
     else:
         page.run()
     follow_links(go)

@@ -16,6 +16,7 @@ from pathology_app.access.names import Names, bracketed, is_loopback, parse_name
 from pathology_app.access.timeouts import Timeouts, protocol_with
 from pathology_app.access.tokens import Login
 from pathology_app.asgi import create_app
+from pathology_app.jobs.offers import SLIDES_VARIABLE
 from pathology_app.tiles.cache import PROJECT_VARIABLE
 from pipeline.config import load_settings
 from pipeline.errors import GemslideError
@@ -41,6 +42,7 @@ def serve(
     port: int | None,
     names: Sequence[str] = (),
     login: bool = False,
+    slides: Sequence[Path] = (),
     timeouts: Timeouts | None = None,
 ) -> None:
     """Serve one project until interrupted.
@@ -51,6 +53,7 @@ def serve(
         port: None takes what `gemslide.toml` says (8501), and another port when that one is taken; 0 takes any free
             one.
         names: under which the app may be called, beside the address it listens on.
+        slides: folders outside the project whose slides may be ingested from the app.
         login: whether callers from this computer have to log in, too; for one that several people use.
 
     Raises:
@@ -60,6 +63,8 @@ def serve(
     settings = load_settings(open_project(project).settings_path).app
     given = Names(parse_names(names))
     os.environ[PROJECT_VARIABLE] = str(project.resolve())
+    if slides:
+        os.environ[SLIDES_VARIABLE] = os.pathsep.join(str(folder.resolve()) for folder in slides)
     ports = [settings.port, 0] if port is None else [port]
     listening = listen(host or settings.host, ports)
     app = create_app(_access(project, listening, given, login=login))

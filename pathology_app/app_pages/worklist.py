@@ -5,6 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from pathology_app import html_tables
+from pathology_app.app_pages.runs import runs_link
 from pathology_app.app_pages.studies import studies_link
 from pathology_app.tiles.cache import SlideCache, current_cache
 from pathology_app.viewer.component import search_box
@@ -17,7 +18,9 @@ def page() -> None:
     cache, link = current_cache(), WorklistLink.of(st.query_params.to_dict())
     title, studies = st.columns([3, 1], vertical_alignment="bottom")
     title.header("Worklist", anchor=False)
-    studies_link(studies)
+    ways = studies.container(horizontal=True, horizontal_alignment="right")
+    studies_link(ways)
+    runs_link(ways)
     _filters(link)
     slide_ids, total = find_slides(cache, link.find, only_predicted=link.only_predicted)
     if not total:
