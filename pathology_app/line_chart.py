@@ -1,7 +1,11 @@
-"""Curves as a drawing (SVG): no script, so the page's policy needs no exception, and text that a reader reads aloud."""
+"""Curves as a picture (SVG): no script, so the page's policy needs no exception, and words for who does not see it.
+
+The picture has a ground of its own: what is inside an image does not know whether the page is light or dark.
+"""
 
 from __future__ import annotations
 
+import base64
 import html
 import math
 from collections.abc import Iterator, Sequence
@@ -13,14 +17,13 @@ WIDTH, HEIGHT = 640, 280
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 12, 12, 40
 _TICKS = 5
 
+_INK, _FAINT, _PAPER = "#31333f", "#dfe1e6", "#ffffff"
+
 STYLE = """
 <style>
-.gs-chart svg { width: 100%; height: auto; display: block; }
-.gs-chart text { font-size: 13px; fill: currentColor; font-variant-numeric: tabular-nums; }
-.gs-chart .grid { stroke: currentColor; stroke-opacity: 0.16; }
-.gs-chart .axis { stroke: currentColor; stroke-opacity: 0.6; }
-.gs-legend { display: flex; flex-wrap: wrap; gap: 4px 20px; font-size: 0.875rem; margin: 0 0 12px 8px; }
-.gs-legend svg { width: 26px; height: 12px; display: inline-block; vertical-align: middle; margin-right: 6px; }
+.gs-chart { margin: 0; }
+.gs-chart img { width: 100%; height: auto; display: block; border-radius: 4px; }
+.gs-legend { display: flex; flex-wrap: wrap; gap: 4px 20px; font-size: 0.875rem; margin: 4px 0 12px 8px; }
 </style>
 """
 """Put on every page with charts."""
@@ -55,10 +58,15 @@ def line_chart(curves: Sequence[Curve], *, label: str, x_name: str, y_to: float 
     ys = [y for curve in curves for _, y in curve.points]
     frame = _Frame(min(xs), max(max(xs), min(xs) + 1), min(0.0, min(ys)), max(y_to or 0.0, max(ys), min(ys) + 1e-9))
     last = "; ".join(f"{curve.name} {_number(curve.points[-1][1])}" for curve in curves)
-    parts = [*_axes(frame, x_name), *(_drawn(curve, frame) for curve in curves)]
+    parts = "".join([*_axes(frame, x_name), *(_drawn(curve, frame) for curve in curves)])
+    svg = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" '
+        f'font-family="sans-serif" font-size="13"><rect width="100%" height="100%" fill="{_PAPER}"/>{parts}</svg>'
+    )
+    data = base64.b64encode(svg.encode()).decode()
+    said = _escaped(f"{label}. Last: {last}")
     return (
-        f'<figure class="gs-chart" style="margin: 0"><svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
-        f'aria-label="{_escaped(f"{label}. Last: {last}")}">{"".join(parts)}</svg></figure>{_legend(curves)}'
+        f'<figure class="gs-chart"><img src="data:image/svg+xml;base64,{data}" alt="{said}"></figure>{_legend(curves)}'
     )
 
 
@@ -82,14 +90,15 @@ def _axes(frame: _Frame, x_name: str) -> Iterator[str]:
     right, bottom = WIDTH - _RIGHT, HEIGHT - _BOTTOM
     for value in _ticks(frame.y_from, frame.y_to):
         y = frame.y(value)
-        yield f'<line class="grid" x1="{_LEFT}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}"/>'
-        yield f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{_number(value)}</text>'
+        yield f'<line stroke="{_FAINT}" x1="{_LEFT}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}"/>'
+        yield f'<text fill="{_INK}" x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{_number(value)}</text>'
     for value in _ticks(frame.x_from, frame.x_to, whole=True):
         x = frame.x(value)
-        yield f'<line class="axis" x1="{x:.1f}" x2="{x:.1f}" y1="{bottom}" y2="{bottom + 4}"/>'
-        yield f'<text x="{x:.1f}" y="{bottom + 18}" text-anchor="middle">{_number(value)}</text>'
-    yield f'<line class="axis" x1="{_LEFT}" x2="{right}" y1="{bottom}" y2="{bottom}"/>'
-    yield f'<text x="{(_LEFT + right) / 2}" y="{HEIGHT - 4}" text-anchor="middle">{_escaped(x_name)}</text>'
+        yield f'<line stroke="{_INK}" x1="{x:.1f}" x2="{x:.1f}" y1="{bottom}" y2="{bottom + 4}"/>'
+        yield f'<text fill="{_INK}" x="{x:.1f}" y="{bottom + 18}" text-anchor="middle">{_number(value)}</text>'
+    yield f'<line stroke="{_INK}" x1="{_LEFT}" x2="{right}" y1="{bottom}" y2="{bottom}"/>'
+    middle = (_LEFT + right) / 2
+    yield f'<text fill="{_INK}" x="{middle}" y="{HEIGHT - 4}" text-anchor="middle">{_escaped(x_name)}</text>'
 
 
 def _drawn(curve: Curve, frame: _Frame) -> str:
@@ -104,10 +113,8 @@ def _drawn(curve: Curve, frame: _Frame) -> str:
 
 def _legend(curves: Sequence[Curve]) -> str:
     items = (
-        f'<span><svg viewBox="0 0 26 12"><line x1="0" x2="26" y1="6" y2="6" stroke="{curve.colour}" '
-        f'stroke-width="{1.4 if curve.style == "thin" else 2.4}"/>'
-        + (f'<circle cx="13" cy="6" r="3.5" fill="{curve.colour}"/>' if curve.style == "dots" else "")
-        + f"</svg>{_escaped(curve.name)}: {_number(curve.points[-1][1])}</span>"
+        f'<span><span class="gs-swatch" style="background: {curve.colour}"></span>'
+        f"{_escaped(curve.name)}: {_number(curve.points[-1][1])}</span>"
         for curve in curves
     )
     return f'<div class="gs-legend">{"".join(items)}</div>'

@@ -94,18 +94,22 @@ def outcome_text(run: RunSummary, root: Path) -> str:
 
 
 def ending_text(status: JobStatus) -> str:
-    """How a job ended."""
+    """How a job ended, beside its state in one word."""
     ending, stop = status.ending, status.stop
     if ending is None:
-        return "" if status.runs else "its process is gone without a word: it was killed, or the computer was restarted"
-    by = f" by {stop.by}" if stop and ending.is_stopped and ending.exit_code != 0 else ""
-    killed = ", killed because it did not end by itself" if ending.is_killed else ""
-    if ending.is_stopped and ending.exit_code != 0:
-        return f"stopped{by or ' by the system'}{killed}"
+        return "" if status.runs else "its process is gone: it was killed, or its computer was started again"
     if ending.exit_code == 0:
-        return "done"
-    how = f"exit code {ending.exit_code}" if ending.exit_code > 0 else f"ended by signal {-ending.exit_code}"
-    return f"failed, {how}"
+        return ""
+    if ending.is_stopped:
+        killed = ", killed because it did not end by itself" if ending.is_killed else ""
+        return f"by {stop.by if stop else 'the system'}{killed}"
+    return f"exit code {ending.exit_code}" if ending.exit_code > 0 else f"ended by signal {-ending.exit_code}"
+
+
+def last_words(lines: Sequence[str]) -> str:
+    """The last line of a log that a person can read as a sentence; empty where there is none."""
+    readable = (line for line in reversed(lines) if line[:1].isalpha())
+    return next(readable, "")
 
 
 def command_text(argv: Sequence[str], root: Path) -> str:

@@ -86,12 +86,12 @@ def _live(project: Project, run_id: str, every_s: float | None) -> None:
     except READ_ERRORS as error:
         say(error)
         return
-    _state(project, run, lines)
+    _state(project, run, "" if counted.bad and run.verb != "train" else run_rows.last_words(lines))
     _progress(project, run, counted, curves, lines)
     if curves:
         _curves(curves)
-    if counted.bad:
-        st.markdown("##### Slides without a result")
+    if counted.bad and run.verb != "train":
+        st.subheader("Slides without a result", anchor=False)
         st.html(run_rows.slides_html(counted, project.root))
     if run.job:
         _log(project, lines)
@@ -113,12 +113,12 @@ def _said(project: Project, run: RunSummary) -> tuple[Counted, list[str]]:
         return Counted(), ["(its log is not there any more)"]
 
 
-def _state(project: Project, run: RunSummary, lines: list[str]) -> None:
+def _state(project: Project, run: RunSummary, last_words: str) -> None:
     words = run_rows.ending_text(run.job) if run.job else run_rows.outcome_text(run, project.root)
     said = f" &nbsp; {as_markdown(words)}" if words and words != run.state else ""
     st.markdown(f":{_BADGES.get(run.state, 'gray')}-badge[{as_markdown(run.state)}]{said}")
-    if run.state == JobState.FAILED and (last := [line for line in lines if line.strip() and line[0] != "{"]):
-        st.error(as_markdown(without_folders(last[-1], project.root)))
+    if run.state == JobState.FAILED and last_words:
+        st.error(as_markdown(without_folders(last_words, project.root)))
     if run.state in (JobState.STOPPED, JobState.LOST):
         st.info(run_rows.RESUMED.get(run.verb, "Run it again to go on."))
     if run.state == JobState.STOPPING and run.job and run.job.stop:
@@ -162,10 +162,10 @@ def _log(project: Project, lines: list[str]) -> None:
     """The end of the log, for those who start runs: it may say more than a run record does."""
     if not current_person().may(Action.RUN):
         return
-    st.markdown("##### Log")
+    st.subheader("Log", anchor=False)
     with st.container(height=_LOG_PX, autoscroll=True, key="run_log"):
         shown = "\n".join(_shown(line, project.root) for line in lines)
-        st.code(shown or "(nothing was said yet)", language=None, wrap_lines=True)
+        st.code(shown or "(nothing was said yet)", language=None)
     st.caption(f"The last {len(lines)} lines; the whole is in runs/jobs/ of the project.")
 
 
