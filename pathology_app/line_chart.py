@@ -48,6 +48,7 @@ def line_chart(curves: Sequence[Curve], *, label: str, x_name: str, y_to: float 
     """A chart as HTML, with a legend that gives each curve's last value.
 
     Args:
+        curves: x axes begin at 0, or at the lowest value below it.
         label: what it shows, for who does not see it.
         y_to: upper end of the y axis; None: the highest value. The axis begins at 0, or at the lowest value below it.
     """
@@ -56,7 +57,7 @@ def line_chart(curves: Sequence[Curve], *, label: str, x_name: str, y_to: float 
         return ""
     xs = [x for curve in curves for x, _ in curve.points]
     ys = [y for curve in curves for _, y in curve.points]
-    frame = _Frame(min(xs), max(max(xs), min(xs) + 1), min(0.0, min(ys)), max(y_to or 0.0, max(ys), min(ys) + 1e-9))
+    frame = _Frame(min(0.0, *xs), max(*xs, 1.0), min(0.0, min(ys)), max(y_to or 0.0, max(ys), min(ys) + 1e-9))
     last = "; ".join(f"{curve.name} {_number(curve.points[-1][1])}" for curve in curves)
     parts = "".join([*_axes(frame, x_name), *(_drawn(curve, frame) for curve in curves)])
     svg = (

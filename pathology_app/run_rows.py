@@ -11,6 +11,7 @@ from pathology_app.html_tables import Column, Link, Swatch
 from pathology_app.jobs.curves import Curves, epochs, thinned
 from pathology_app.jobs.history import RunSummary
 from pathology_app.jobs.job_log import Counted
+from pathology_app.jobs.progress import Progress
 from pathology_app.jobs.state import JobStatus
 from pathology_app.line_chart import Curve, line_chart
 from pathology_app.run_link import RunLink
@@ -63,21 +64,32 @@ RESUMED = {
 """What a run that was stopped, or is lost, leaves."""
 
 
-def runs_html(runs: Iterable[RunSummary], root: Path) -> str:
-    """The list; a row leads to its run."""
+def runs_html(runs: Iterable[RunSummary], progress: Mapping[str, Progress], root: Path) -> str:
+    """The list; a row leads to its run.
+
+    Args:
+        progress: of those that go on, by their ids.
+    """
     rows = [
         (
             f"{run.began:%Y-%m-%d %H:%M}",
             Link(run.verb or run.run_id, RunLink(run.run_id).query()),
             run.about,
             Swatch(run.state, COLOURS.get(run.state, COLOURS["damaged"])),
-            outcome_text(run, root),
+            running_text(progress[run.run_id]) if run.run_id in progress else outcome_text(run, root),
             duration_text(run.seconds),
             run.job.job.by if run.job else "command line" if run.record else "",
         )
         for run in runs
     ]
     return html_tables.table(_COLUMNS, rows, label="Runs")
+
+
+def running_text(progress: Progress) -> str:
+    """How far a run is, in a line."""
+    done = done_text(progress)
+    left = "" if progress.left_s is None else f", about {duration_text(progress.left_s)} left"
+    return f"{done} {progress.unit}{left}" if done else ""
 
 
 def outcome_text(run: RunSummary, root: Path) -> str:
@@ -122,38 +134,23 @@ def states_text(states: Mapping[str, int]) -> str:
     return ", ".join(f"{number:,} {as_text(state)}" for state, number in states.items())
 
 
-def run_facts(run: RunSummary, counted: Counted, curves: Curves | None) -> dict[str, str]:
+def run_facts(run: RunSummary, progress: Progress) -> dict[str, str]:
     """Short facts above everything else."""
     facts = {"Started (UTC)": f"{run.began:%Y-%m-%d %H:%M:%S}"}
     if run.seconds is not None:
         facts["Running for" if run.runs else "Took"] = duration_text(run.seconds)
-    done, total, unit = progress(run, counted, curves)
-    if total is not None:
-        facts[f"{unit.capitalize()} done"] = f"{done:,} of {total:,}"
-    elif done:
-        facts[f"{unit.capitalize()} done"] = f"{done:,}"
-    if run.runs and (left := left_s(run, counted, curves)) is not None:
-        facts["Left, about"] = duration_text(left)
+    if done := done_text(progress):
+        facts[f"{progress.unit.capitalize()} done"] = done
+    if run.runs and progress.left_s is not None:
+        facts["Left, about"] = duration_text(progress.left_s)
     return facts
 
 
-def progress(run: RunSummary, counted: Counted, curves: Curves | None) -> tuple[int, int | None, str]:
-    """How much is done, of how much, and of what."""
-    if run.verb == "train":
-        return (curves.steps_done, curves.num_steps, "steps") if curves else (0, None, "steps")
-    total = run.job.job.slides if run.job else sum(run.record.slides.values()) if run.record else None
-    done = counted.slides if run.job else total or 0
-    return done, total or None, "slides"
-
-
-def left_s(run: RunSummary, counted: Counted, curves: Curves | None) -> float | None:
-    """About how long the rest takes, at the pace so far; None where that cannot be said."""
-    if run.verb == "train":
-        return curves.left_s if curves else None
-    done, total, _ = progress(run, counted, curves)
-    if not done or total is None or not run.seconds:
-        return None
-    return max(0, total - done) * run.seconds / done
+def done_text(progress: Progress) -> str:
+    """ "3 of 10"; empty where nothing is done and nobody knows of how much."""
+    if progress.total is None:
+        return f"{progress.done:,}" if progress.done else ""
+    return f"{progress.done:,} of {progress.total:,}"
 
 
 def progress_html(done: int, total: int, unit: str) -> str:
@@ -161,6 +158,11 @@ def progress_html(done: int, total: int, unit: str) -> str:
     done = min(done, total)
     parts = {f"{unit} done": done, f"{unit} left": total - done}
     return html_tables.bar(parts, dict(zip(parts, ("#1565c0", "#d5d9e0"), strict=True)))
+
+
+def log_text(lines: Iterable[str], root: Path) -> str:
+    """The end of a log, without folders of this computer, and without the tables that are drawn for a terminal."""
+    return "\n".join(without_folders(line, root) for line in lines if not "\u2500" <= line[:1] <= "\u257f")
 
 
 def slides_html(counted: Counted, root: Path) -> str:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Sequence
 
 import streamlit as st
 
 from pathology_app import html_tables, run_rows, study_rows
 from pathology_app.access.people import Action, current_person
 from pathology_app.app_pages.study_navigation import link_button, say
-from pathology_app.jobs.curves import Curves, read_curves
+from pathology_app.jobs.curves import Curves
 from pathology_app.jobs.history import RunSummary, read_run
-from pathology_app.jobs.job_log import Counted, log_of
+from pathology_app.jobs.progress import Progress, progress_of
 from pathology_app.jobs.state import JobState
 from pathology_app.run_actions import stop
 from pathology_app.study_ledger import current_study_ledger
@@ -41,7 +41,7 @@ def draw(run_id: str) -> None:
     project = current_cache().project
     run = read_run(project, run_id)
     _heading(project, run)
-    every_s = REFRESH_S if run.runs else None
+    every_s = None if not run.runs and progress_of(project, run).is_whole else REFRESH_S
     st.fragment(_live, run_every=every_s)(project, run_id, every_s)
     _results(project, run)
     _settings(run)
@@ -81,36 +81,21 @@ def _live(project: Project, run_id: str, every_s: float | None) -> None:
     """What changes while it runs."""
     try:
         run = read_run(project, run_id)
-        counted, lines = _said(project, run)
-        curves = read_curves(project, run_id) if run.verb == "train" else None
+        progress = progress_of(project, run)
     except READ_ERRORS as error:
         say(error)
         return
-    _state(project, run, "" if counted.bad and run.verb != "train" else run_rows.last_words(lines))
-    _progress(project, run, counted, curves, lines)
-    if curves:
-        _curves(curves)
-    if counted.bad and run.verb != "train":
-        st.subheader("Slides without a result", anchor=False)
-        st.html(run_rows.slides_html(counted, project.root))
+    bad = bool(progress.counted.bad) and run.verb != "train"
+    _state(project, run, "" if bad else run_rows.last_words(progress.lines))
+    _progress(run, progress)
+    if progress.curves:
+        _curves(progress.curves)
+    if bad:
+        st.html(html_tables.beside({"Slides without a result": run_rows.slides_html(progress.counted, project.root)}))
     if run.job:
-        _log(project, lines)
-    is_whole = counted.is_whole and (curves is None or curves.is_whole)
-    if every_s is not None and not run.runs:
+        _log(project, progress.lines)
+    if every_s is not None and not run.runs and progress.is_whole:
         st.rerun()  # it has ended: all of the page says so, and looks no more
-    if every_s is None and not is_whole:
-        st.rerun(scope="fragment")
-
-
-def _said(project: Project, run: RunSummary) -> tuple[Counted, list[str]]:
-    """What the log of a job says; nothing for a run that the app did not start."""
-    if not run.job:
-        return Counted(), []
-    log = log_of(project, run.run_id)
-    try:
-        return log.count(), log.tail()
-    except FileNotFoundError:
-        return Counted(), ["(its log is not there any more)"]
 
 
 def _state(project: Project, run: RunSummary, last_words: str) -> None:
@@ -125,17 +110,17 @@ def _state(project: Project, run: RunSummary, last_words: str) -> None:
         st.info(as_markdown(f"{run.job.stop.by} has asked it to end; it gets up to a minute for that."))
 
 
-def _progress(project: Project, run: RunSummary, counted: Counted, curves: Curves | None, lines: list[str]) -> None:
-    st.html(html_tables.facts(run_rows.run_facts(run, counted, curves)))
+def _progress(run: RunSummary, progress: Progress) -> None:
+    st.html(html_tables.facts(run_rows.run_facts(run, progress)))
     if run.verb == "study run":
         _study(run)
         return
-    done, total, unit = run_rows.progress(run, counted, curves)
-    if total and run.job:
-        st.html(run_rows.progress_html(done, total, unit))
-    if run.runs and (step := log_of(project, run.run_id).step(lines)):
+    if progress.total and run.job:
+        st.html(run_rows.progress_html(progress.done, progress.total, progress.unit))
+    if run.runs and progress.step:
+        step = progress.step
         st.caption(as_markdown(f"Now: {step.what}, {step.done:,} of {step.total:,}."))
-    elif run.runs and not done:
+    elif run.runs and not progress.done:
         st.caption("It has begun; nothing is finished yet.")
 
 
@@ -158,19 +143,15 @@ def _curves(curves: Curves) -> None:
             st.html(table)
 
 
-def _log(project: Project, lines: list[str]) -> None:
+def _log(project: Project, lines: Sequence[str]) -> None:
     """The end of the log, for those who start runs: it may say more than a run record does."""
     if not current_person().may(Action.RUN):
         return
-    st.subheader("Log", anchor=False)
+    st.html('<h5 style="margin: 0; padding: 0; font-size: 1rem; font-weight: 600">Log</h5>')
     with st.container(height=_LOG_PX, autoscroll=True, key="run_log"):
-        shown = "\n".join(_shown(line, project.root) for line in lines)
-        st.code(shown or "(nothing was said yet)", language=None)
-    st.caption(f"The last {len(lines)} lines; the whole is in runs/jobs/ of the project.")
-
-
-def _shown(line: str, root: Path) -> str:
-    return without_folders(line, root)
+        shown = run_rows.log_text(lines, project.root)
+        st.code(shown or "(nothing was said yet)", language=None, wrap_lines=True)
+    st.caption("Its end, without tables; the whole is in runs/jobs/ of the project.")
 
 
 def _results(project: Project, run: RunSummary) -> None:

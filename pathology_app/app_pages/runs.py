@@ -11,6 +11,7 @@ from pathology_app.access.people import Action, current_person
 from pathology_app.app_pages import run_forms, run_view
 from pathology_app.app_pages.study_navigation import Place, go, link_button, say
 from pathology_app.jobs.history import list_runs, run_ids
+from pathology_app.jobs.progress import progress_of
 from pathology_app.jobs.start import running_ids
 from pathology_app.line_chart import STYLE
 from pathology_app.run_link import RUNS_PER_PAGE, NewRun, RunLink
@@ -76,13 +77,14 @@ def _rows(link: RunLink, every_s: float | None) -> None:
         pages = max(1, -(-len(ids) // RUNS_PER_PAGE))
         first = (min(link.number, pages) - 1) * RUNS_PER_PAGE
         shown = list_runs(project, ids[first : first + RUNS_PER_PAGE])
+        progress = {run.run_id: progress_of(project, run) for run in shown if run.runs}
     except READ_ERRORS as error:
         say(error)
         return
     if not ids:
         st.info("Nothing was run in this project yet.")
         return
-    st.html(run_rows.runs_html(shown, project.root))
+    st.html(run_rows.runs_html(shown, progress, project.root))
     again = "" if every_s is None else f" Looked up again every {every_s:.0f} s."
     row = st.container(horizontal=True, vertical_alignment="center")
     row.caption(f"{len(ids):,} {'run' if len(ids) == 1 else 'runs'}, newest first. A row leads to its run.{again}")

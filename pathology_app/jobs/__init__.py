@@ -10,6 +10,7 @@ __all__, __getattr__ = public_names(
         "history": "list_runs read_run run_ids RunSummary",
         "job_log": "JobLog log_of",
         "offers": "BadRunError model_ids recipes SlideFolders SLIDES_VARIABLE study_ids",
+        "progress": "Progress progress_of",
         "record": "Ending Job read_job Stop",
         "start": "running_ids start_job stop_job",
         "state": "JobState JobStatus status_of",

@@ -124,6 +124,13 @@ class Supervisor:
             preexec_fn=_begin_run,
         )
 
+    def leave_the_app(self) -> None:
+        """Hold none of the app's pipes and files open; what goes wrong here is said in the log."""
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for number, target in ((0, nothing), (1, nothing), (2, self._log)):
+            os.dup2(target, number)
+        os.close(nothing)
+
     def watch(self) -> None:
         """Wait for the run to end, or end it; then write how it ended."""
         told_at: float | None = None
@@ -200,6 +207,7 @@ def main() -> int:
     except OSError as error:
         return _answer(code="failed_process", message=f"the run could not be started: {error.strerror or error}.")
     _answer(code="", message="")
+    supervisor.leave_the_app()
     supervisor.watch()
     return 0
 
@@ -208,10 +216,6 @@ def _answer(*, code: str, message: str) -> int:
     """Tell the app, which waits for one line and nothing more. Returns the exit code."""
     sys.stdout.write(json.dumps({"code": code, "message": message}) + "\n")
     sys.stdout.flush()
-    nothing = os.open(os.devnull, os.O_RDWR)
-    for number in (0, 1):
-        os.dup2(nothing, number)
-    os.close(nothing)
     return 1 if code else 0
 
 
