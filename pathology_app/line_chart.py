@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathology_app.text import as_text
 
 WIDTH, HEIGHT = 640, 280
-_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 12, 12, 40
+_LEFT, _RIGHT, _TOP, _BOTTOM = 56, 14, 12, 46
 _TICKS = 5
 
 _INK, _FAINT, _PAPER = "#31333f", "#dfe1e6", "#ffffff"
@@ -62,7 +62,7 @@ def line_chart(curves: Sequence[Curve], *, label: str, x_name: str, y_to: float 
     parts = "".join([*_axes(frame, x_name), *(_drawn(curve, frame) for curve in curves)])
     svg = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" '
-        f'font-family="sans-serif" font-size="13"><rect width="100%" height="100%" fill="{_PAPER}"/>{parts}</svg>'
+        f'font-family="sans-serif" font-size="15"><rect width="100%" height="100%" fill="{_PAPER}"/>{parts}</svg>'
     )
     data = base64.b64encode(svg.encode()).decode()
     said = _escaped(f"{label}. Last: {last}")
@@ -96,7 +96,7 @@ def _axes(frame: _Frame, x_name: str) -> Iterator[str]:
     for value in _ticks(frame.x_from, frame.x_to, whole=True):
         x = frame.x(value)
         yield f'<line stroke="{_INK}" x1="{x:.1f}" x2="{x:.1f}" y1="{bottom}" y2="{bottom + 4}"/>'
-        yield f'<text fill="{_INK}" x="{x:.1f}" y="{bottom + 18}" text-anchor="middle">{_number(value)}</text>'
+        yield f'<text fill="{_INK}" x="{x:.1f}" y="{bottom + 20}" text-anchor="middle">{_number(value)}</text>'
     yield f'<line stroke="{_INK}" x1="{_LEFT}" x2="{right}" y1="{bottom}" y2="{bottom}"/>'
     middle = (_LEFT + right) / 2
     yield f'<text fill="{_INK}" x="{middle}" y="{HEIGHT - 4}" text-anchor="middle">{_escaped(x_name)}</text>'

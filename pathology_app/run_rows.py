@@ -141,6 +141,8 @@ def run_facts(run: RunSummary, progress: Progress) -> dict[str, str]:
         facts["Running for" if run.runs else "Took"] = duration_text(run.seconds)
     if done := done_text(progress):
         facts[f"{progress.unit.capitalize()} done"] = done
+    if run.runs and progress.done and run.seconds:
+        facts["Rate"] = f"{progress.done / run.seconds * 60:.3g} per min"
     if run.runs and progress.left_s is not None:
         facts["Left, about"] = duration_text(progress.left_s)
     return facts

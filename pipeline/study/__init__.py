@@ -21,7 +21,7 @@ __all__, __getattr__ = public_names(
         "privacy.keyed": "open_pseudonym_key",
         "progress": "Progress progress_of",
         "project_log": "append_to_project Change log_in_project",
-        "protocol": "AboutStudy load_protocol new_protocol study_dir",
+        "protocol": "AboutStudy load_protocol new_protocol PROTOCOL_FILE study_dir",
         "readings": "Readings",
         "report.publish": "write_report",
         "reproduction": "Reproduced reproduce sample",
