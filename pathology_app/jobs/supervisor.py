@@ -146,7 +146,8 @@ class Supervisor:
                 beat_at = now
                 self._beat()
             time.sleep(_POLL_S)
-        self._signal(signal.SIGKILL)  # what the run has left in its own session; it is not reaped yet
+        if self._process.returncode is None:
+            self._signal(signal.SIGKILL)  # what the run has left in its own session; it is not reaped yet
         exit_code = self._process.wait()
         self._writer.join(_LAST_WORDS_S)
         self._writer.close()
@@ -157,7 +158,9 @@ class Supervisor:
         self._is_told = True
 
     def _has_ended(self) -> bool:
-        """Without reaping: as long as it is a zombie, its number is nobody else's."""
+        """Without reaping, where the system can: as long as it is a zombie, its number is nobody else's."""
+        if not hasattr(os, "waitid"):
+            return self._process.poll() is not None
         return os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
 
     def _signal(self, number: int) -> None:
