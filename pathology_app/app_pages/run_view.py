@@ -85,12 +85,11 @@ def _live(project: Project, run_id: str, every_s: float | None) -> None:
     except READ_ERRORS as error:
         say(error)
         return
-    bad = bool(progress.counted.bad) and run.verb != "train"
-    _state(project, run, "" if bad else run_rows.last_words(progress.lines))
+    _state(project, run, "" if progress.counted.bad else run_rows.last_words(progress.lines))
     _progress(run, progress)
     if progress.curves:
         _curves(progress.curves)
-    if bad:
+    if progress.counted.bad:
         st.html(html_tables.beside({"Slides without a result": run_rows.slides_html(progress.counted, project.root)}))
     if run.job:
         _log(project, progress.lines)

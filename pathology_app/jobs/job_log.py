@@ -23,6 +23,8 @@ MAX_KEPT = 50
 MAX_JOBS = 64
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _PROGRESS = re.compile(r"^(.{1,120}?): +(\d{1,9}) of (\d{1,9}) \(\d+%\) after ")
+_RUN = "run"
+"""What a line names that is about the whole run (`pipeline.cli_output.report_errors`)."""
 _GOOD = ("done", "skipped")
 
 
@@ -111,6 +113,8 @@ class JobLog:
             said: Any = parse_json(line)
         except ValueError:
             return
+        if said.get("slide_id") == _RUN and said.get("status") == "refused" and not said.get("seconds"):
+            return  # the run itself was refused: no slide was looked at
         slide_id, status = str(said.get("slide_id"))[:100], str(said.get("status"))[:20]
         counted = self._counted
         if len(counted.states) > MAX_KEPT and status not in counted.states:

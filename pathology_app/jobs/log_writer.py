@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
+from pipeline.errors import GemslideError
 from pipeline.project import Project
 
 MAX_LOG_BYTES = 64 * 2**20
@@ -53,13 +55,21 @@ class LogWriter(threading.Thread):
             self._room = _MAX_LINE_BYTES
             self.write(f"({self.left_out} bytes of output are left out: no room for them)\n".encode())
 
+    def _ids_in_manifests(self) -> Iterator[str]:
+        """They may be parts of names, too. What is wrong with a manifest the run says itself."""
+        from pipeline.cohort.manifest import load_cohort
+
+        for path in (path for path in self._hidden if path.suffix.lower() == ".csv"):
+            with suppress(GemslideError):
+                yield from (entry.slide_id for entry in load_cohort(path).entries)
+
     def _filter(self) -> Callable[[bytes], bytes]:
         if not self._hidden:
             return lambda line: line
         from pipeline.source_names import SourceNames  # takes as long to import as all else here
 
         names = SourceNames(*self._hidden, project=self._project)
-        for slide_id in self._kept:
+        for slide_id in (*self._kept, *self._ids_in_manifests()):
             names.keep(slide_id)
 
         def without_names(line: bytes) -> bytes:

@@ -9,6 +9,9 @@ from pathology_app.jobs.history import RunSummary
 from pathology_app.jobs.job_log import Counted, Step, log_of
 from pipeline.project import Project
 
+_OF_SLIDES = ("ingest", "infer")
+"""Verbs whose lines are about slides, one each."""
+
 
 @dataclass(frozen=True)
 class Progress:
@@ -46,7 +49,8 @@ def progress_of(project: Project, run: RunSummary) -> Progress:
     if run.job:
         log = log_of(project, run.run_id)
         try:
-            counted, lines = log.count(), log.tail()
+            lines = log.tail()
+            counted = log.count() if run.verb in _OF_SLIDES else counted
         except FileNotFoundError:
             lines = ["(its log is not there any more)"]
     step = log_of(project, run.run_id).step(lines)

@@ -121,3 +121,16 @@ def test_a_full_disk_under_the_log_does_not_end_the_run(tmp_path: Path) -> None:
     writer.run()
     os.close(full)
     assert writer.left_out == 8
+
+
+def test_a_run_that_is_refused_as_a_whole_is_no_slide(tmp_path: Path) -> None:
+    refused = {"slide_id": "run", "status": "refused", "code": "no_slides", "message": "none", "seconds": 0.0}
+    (tmp_path / "log").write_text(json.dumps(refused) + "\n" + line("run", "done"))
+    assert JobLog(tmp_path / "log").count().states == {"done": 1}
+
+
+def test_ids_in_a_manifest_stay_where_its_own_name_is_taken_out(tmp_path: Path) -> None:
+    manifest = tmp_path / "Miller.csv"
+    manifest.write_text("path,slide_id\nMiller-Anna.svs,Miller-1\n")
+    text, _ = written(tmp_path, b"Miller-1: done\nMiller-Anna.svs: Miller\n", (manifest,))
+    assert text == "Miller-1: done\n(name left out): (name left out)\n"
