@@ -17,7 +17,7 @@ from tests.pathology_app.started_app import started_app
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-SLIDES = 40
+SLIDES = 300
 QUICK_S = 0.5
 """A tile takes some ms; the bound is for a machine that does other things, too."""
 

@@ -28,7 +28,7 @@ from tests.small_road import TISSUE_TOML, make_slide
 from training.foundation.errors import DiskFullError
 
 pytestmark = pytest.mark.xdist_group("jobs")
-SLIDES = 12
+SLIDES = 40
 
 
 @pytest.fixture(scope="module")
