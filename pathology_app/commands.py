@@ -48,12 +48,28 @@ def app(
             "readers.",
         ),
     ] = False,
+    slides: Annotated[
+        list[Path] | None,
+        typer.Option(
+            file_okay=False,
+            exists=True,
+            help="Folder outside the project whose slides may be ingested from the app. Repeatable.",
+        ),
+    ] = None,
 ) -> None:
     """Show the project's slides and predictions in a web browser. Research use only."""
     with _plain_errors(extra="app"):
         from pathology_app.server import serve
 
-        serve(project, host=host, port=port, names=name or (), login=login, tiles_only=tiles_only)
+        serve(
+            project,
+            host=host,
+            port=port,
+            names=name or (),
+            login=login,
+            tiles_only=tiles_only,
+            slides=slides or (),
+        )
 
 
 def view(

@@ -6,9 +6,10 @@ from urllib.parse import parse_qsl
 
 import streamlit as st
 
-from pathology_app.app_pages import calibration, compare, slide, studies, worklist
+from pathology_app.app_pages import calibration, compare, runs, slide, studies, worklist
 from pathology_app.html_tables import STYLE
 from pathology_app.interpreter import first_page_is_drawn
+from pathology_app.run_link import PAGE as RUNS
 from pathology_app.text import as_text
 from pathology_app.viewer.component import follow_links
 from pipeline.units import RESEARCH_USE
@@ -37,6 +38,8 @@ def _title() -> str:
     """Of the browser's tab: several are open at a time, and a screen reader says it first."""
     query = st.query_params
     name = query.get("slide") or query.get("study_slide") or (query.get("study") and f"Study {query['study']}")
+    if not name and query.get("page") == RUNS:
+        name = f"Run {query['run']}" if query.get("run") else "Runs"
     others = {"compare": "Side by side", "study": "Studies", "check": calibration.TITLE}
     other = next((title for page, title in others.items() if page in query), "Worklist")
     return f"{as_text(name or other)[:80]} · gemslide"
@@ -56,6 +59,8 @@ def main() -> None:
         studies.page(WORKLIST)
     elif page is WORKLIST and "check" in st.query_params:
         calibration.page(WORKLIST)
+    elif page is WORKLIST and st.query_params.get("page") == RUNS:
+        runs.page(WORKLIST)
     else:
         page.run()
     follow_links(go)

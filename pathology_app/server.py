@@ -16,6 +16,7 @@ from pathology_app.access.guard import Access
 from pathology_app.access.names import Names, bracketed, is_loopback, parse_names
 from pathology_app.access.timeouts import Timeouts, protocol_with
 from pathology_app.access.tokens import Login
+from pathology_app.jobs.offers import SLIDES_VARIABLE
 from pathology_app.tiles.cache import PROJECT_VARIABLE
 from pipeline.config import load_settings
 from pipeline.errors import GemslideError
@@ -42,6 +43,7 @@ def serve(
     names: Sequence[str] = (),
     login: bool = False,
     tiles_only: bool = False,
+    slides: Sequence[Path] = (),
     timeouts: Timeouts | None = None,
 ) -> None:
     """Serve one project until interrupted.
@@ -52,6 +54,7 @@ def serve(
         port: None takes what `gemslide.toml` says (8501), and another port when that one is taken; 0 takes any free
             one.
         names: under which the app may be called, beside the address it listens on.
+        slides: folders outside the project whose slides may be ingested from the app.
         login: whether callers from this computer have to log in, too; for one that several people use.
         tiles_only: the tile routes without the pages. Whoever has to log in does so at the app with the pages.
 
@@ -63,6 +66,8 @@ def serve(
     settings = load_settings(open_project(project).settings_path).app
     given = Names(parse_names(names))
     os.environ[PROJECT_VARIABLE] = str(project.resolve())
+    if slides:
+        os.environ[SLIDES_VARIABLE] = os.pathsep.join(str(folder.resolve()) for folder in slides)
     ports = [settings.port, 0] if port is None else [port]
     listening = listen(host or settings.host, ports)
     app = create(_access(project, listening, given, login=login, tiles_only=tiles_only))

@@ -228,6 +228,22 @@ class AppConfig(Section):
     port: int = Field(8501, ge=0, le=65535)
     tile_cache_mb: int = Field(256, ge=0, le=65_536)
     """Memory for tiles, overlays and thumbnails that were made before, in MiB and for each process that serves them."""
+    max_jobs: int = Field(1, ge=0, le=64)
+    """Runs that the app starts beside each other; 0: it starts none."""
+    slide_folders: tuple[str, ...] = ("incoming",)
+    """Folders in the project whose slides and manifests can be ingested from the app. A folder elsewhere is named by
+    who starts the app (`--slides`): a project that somebody sent must not open this computer's."""
+
+    @field_validator("slide_folders")
+    @classmethod
+    def inside_the_project(cls, folders: tuple[str, ...]) -> tuple[str, ...]:
+        for folder in folders:
+            if not folder or "\0" in folder or Path(folder).is_absolute() or ".." in Path(folder).parts:
+                raise ValueError(
+                    "name folders inside the project, by paths from there; those elsewhere with "
+                    "`gemslide app --slides FOLDER`"
+                )
+        return folders
 
     @field_validator("host")
     @classmethod

@@ -69,6 +69,11 @@ class Project:
         return self.root / "runs"
 
     @property
+    def jobs_dir(self) -> Path:
+        """Runs that the web app has started: a record and a log of each."""
+        return self.runs_dir / "jobs"
+
+    @property
     def settings_path(self) -> Path:
         return self.root / "gemslide.toml"
 
@@ -114,7 +119,7 @@ class Project:
         """
         if not self.is_project:
             return []
-        folders = [self.tiles_dir, self.models_dir, self.runs_dir, self.results_dir, self.slides_dir]
+        folders = [self.tiles_dir, self.models_dir, self.runs_dir, self.jobs_dir, self.results_dir, self.slides_dir]
         for model_results in _folders_in(self.results_dir):
             folders += [model_results, *_folders_in(model_results)]
         for store in _folders_in(self.slides_dir):

@@ -36,7 +36,9 @@ def run_log(
         recorded(record, project_dir / "runs"), record.phase("total"),
         _event_file(events_dir) as events, bar("training", num_steps) as advance,
     ):  # fmt: skip
-        yield RunLog(record, events, events_dir, advance)
+        log = RunLog(record, events, events_dir, advance)
+        log.expect(num_steps)
+        yield log
 
 
 @contextmanager
@@ -56,6 +58,10 @@ class RunLog:
     def __init__(self, record: RunRecord, events: EventFile, events_dir: Path, advance: Advance):
         self.run_id = record.run_id
         self._record, self._events, self._events_dir, self._advance = record, events, events_dir, advance
+
+    def expect(self, num_steps: int) -> None:
+        """How many steps there will be, for whoever looks on."""
+        self._scalars({"train/num_steps": num_steps}, 0)
 
     def step(
         self, step: int, *, loss: float, lr: float, gradient_norm: float | None, num_tiles: int, seconds: float

@@ -8,6 +8,7 @@ import streamlit as st
 
 from pathology_app import html_tables
 from pathology_app.access.people import current_person
+from pathology_app.app_pages.runs import runs_link
 from pathology_app.app_pages.studies import studies_link
 from pathology_app.app_pages.study_navigation import link_button, say
 from pathology_app.blinding import hidden_slides
@@ -29,7 +30,9 @@ def page() -> None:
     title.header("Worklist", anchor=False)
     with unread:
         _next_unread(cache)
-    studies_link(studies)
+    ways = studies.container(horizontal=True, horizontal_alignment="right")
+    studies_link(ways)
+    runs_link(ways)
     _filters(link)
     try:
         hidden = hidden_slides(cache.project, current_person())

@@ -19,7 +19,7 @@ __all__, __getattr__ = public_names(
         "privacy.keyed": "open_pseudonym_key",
         "progress": "Progress progress_of",
         "project_log": "append_to_project Change log_in_project utc_now",
-        "protocol": "AboutStudy new_protocol study_dir",
+        "protocol": "AboutStudy load_protocol new_protocol PROTOCOL_FILE study_dir",
         "questions": "Answer MAX_TEXT Question ReadingConfig",
         "reading_order": "lay_out",
         "reading_progress": "ADJUDICATION progress_of_readers ReaderProgress Readings readings_of readings_of_reader "

@@ -9,6 +9,7 @@ import errno
 import json
 import os
 import platform
+import re
 import secrets
 import time
 from collections.abc import Iterable, Iterator
@@ -23,6 +24,9 @@ from typing import Any, TypeVar
 from training.foundation.publish import TemporaryFile, explain_unwritable
 
 _RESERVE_BYTES = 64 * 2**10
+RUN_ID_VARIABLE = "GEMSLIDE_RUN_ID"
+"""In the environment of a process: the name of the first run that it records. Who starts a run names it beforehand."""
+_RUN_ID = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{6}")
 _LISTS = ("slides", "outputs", "epochs")
 """What is left out of a record that does not fit on a full disk."""
 
@@ -30,6 +34,17 @@ _LISTS = ("slides", "outputs", "epochs")
 def new_run_id() -> str:
     """UTC time and six random hex digits."""
     return f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
+
+
+def is_run_id(text: str) -> bool:
+    """Whether a text is of the form that `new_run_id` gives."""
+    return text.isascii() and _RUN_ID.fullmatch(text) is not None
+
+
+def own_run_id() -> str:
+    """The name that whoever started this process gave its run, once; else a new one."""
+    given = os.environ.pop(RUN_ID_VARIABLE, "")
+    return given if is_run_id(given) else new_run_id()
 
 
 def versions_of(names: Iterable[str]) -> dict[str, str]:
@@ -57,7 +72,7 @@ class RunRecord:
 
     verb: str
     settings: dict[str, Any]
-    run_id: str = field(default_factory=new_run_id)
+    run_id: str = field(default_factory=own_run_id)
     inputs: list[dict[str, str]] = field(default_factory=list)
     outputs: list[str] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)

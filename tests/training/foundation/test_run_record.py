@@ -9,7 +9,7 @@ from pipeline.run_record import RunRecord as SlidesRecord
 from pipeline.run_record import SlideOutcome
 from tests.contracts.test_folder_rules import SOURCES
 from training.foundation import run_record
-from training.foundation.run_record import RunRecord, recorded, versions_of
+from training.foundation.run_record import RUN_ID_VARIABLE, RunRecord, is_run_id, recorded, versions_of
 from training.run_log import run_log
 
 COMMON = {"run_id", "verb", "settings", "inputs", "outputs", "versions", "host", "seconds", "outcome"}
@@ -92,3 +92,18 @@ def test_versions_are_read_once_in_a_process(monkeypatch):
         found = versions_of(["a-package"])
         assert found.pop("a-package") == "1.2"  # what is given out is the caller's own
     assert asked == ["a-package"]
+
+
+def test_a_run_has_the_name_that_its_starter_gave_it_once(monkeypatch):
+    given = "20260102T030405Z-abcdef"
+    monkeypatch.setenv(RUN_ID_VARIABLE, given)
+
+    assert RunRecord("train", {}).run_id == given
+    assert RunRecord("train", {}).run_id != given
+
+
+@pytest.mark.parametrize("name", ["../x", "", "20260102T030405Z-ABCDEF", "20260102T030405Z-abcdef\n"])
+def test_a_name_that_no_run_can_have_is_not_taken(monkeypatch, name):
+    monkeypatch.setenv(RUN_ID_VARIABLE, name)
+
+    assert is_run_id(RunRecord("train", {}).run_id)

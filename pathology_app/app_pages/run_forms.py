@@ -1,0 +1,167 @@
+"""Forms that start a run. Each shows the exact command line before it runs, and asks once more."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+
+import streamlit as st
+
+from pathology_app import run_rows
+from pathology_app.access.people import Action, current_person, require
+from pathology_app.app_pages.study_navigation import say
+from pathology_app.jobs import commands
+from pathology_app.jobs.commands import MAX_NAMED, MAX_WORKERS, Command
+from pathology_app.jobs.offers import MAX_OFFERED, SlideFolders, model_ids, recipes, study_ids
+from pathology_app.run_actions import start
+from pathology_app.run_link import NewRun, RunLink
+from pathology_app.text import READ_ERRORS, as_markdown, as_text
+from pathology_app.tiles.cache import current_cache
+from pipeline.config import load_settings
+from pipeline.project import Project
+
+TITLES: dict[NewRun, str] = {
+    "ingest": "Ingest slides",
+    "train": "Train a model",
+    "infer": "Predict slides",
+    "study": "Run a study",
+}
+_SAID = "run_said"
+_DEVICES = "cpu, cuda, or several: cuda:0,cuda:1"
+ALL, CHOSEN = "All slides of the project", "Chosen slides"
+
+
+def last_said() -> None:
+    """Say what the last action did, once."""
+    if said := st.session_state.pop(_SAID, None):
+        st.success(said)
+
+
+def draw(new: NewRun) -> None:
+    """Draw the form of one kind of run.
+
+    Raises:
+        ForbiddenError: whoever looks may not start runs. As the project's files raise.
+    """
+    require(current_person(), Action.RUN)
+    st.header(TITLES[new], anchor=False)
+    project = current_cache().project
+    forms: dict[NewRun, Callable[[Project], Command | None]] = {
+        "ingest": _ingest,
+        "train": _train,
+        "infer": _infer,
+        "study": _study,
+    }
+    command = forms[new](project)
+    if command is not None:
+        _confirm(project, command)
+
+
+def _confirm(project: Project, command: Command) -> None:
+    """The command line, and the button behind one more question. The button belongs to this very command line."""
+    st.markdown("This will run, in the project's folder:")
+    st.code(run_rows.command_text(command.argv, project.root), language=None, wrap_lines=True)
+    with st.popover("Start …", icon=":material/play_arrow:"):
+        st.markdown(
+            "It runs as a process of its own, also when this page or the app is closed. The project's log keeps who "
+            "has started it."
+        )
+        key = hashlib.sha256(command.text.encode()).hexdigest()[:16]
+        if not st.button("Start now", type="primary", key=f"start {key}"):
+            return
+        try:
+            with st.spinner("Starting …"):
+                job_id = start(project, command, current_person())
+        except READ_ERRORS as error:
+            say(error)
+            return
+    st.session_state[_SAID] = "It runs. This page follows it."
+    st.query_params.from_dict(RunLink(run=job_id).query())
+    st.rerun()
+
+
+def _ingest(project: Project) -> Command | None:
+    folders = SlideFolders.of(project, load_settings(project.settings_path).app.slide_folders)
+    offered = folders.offered()
+    names = ", ".join(folders.folders) or "none"
+    st.caption(
+        as_markdown(
+            f"Slides and manifests are looked for in: {names}. `[app] slide_folders` in gemslide.toml names folders of "
+            "the project; `gemslide app --slides FOLDER` others."
+        )
+    )
+    if not offered:
+        st.info("There are no slides and no manifests in these folders.")
+        return None
+    manifests = [name for name in offered if name.lower().endswith(".csv")]
+    kind = "Manifest"
+    if manifests and len(manifests) < len(offered):
+        kind = st.radio("What", ["Manifest", "Slides"], horizontal=True, key="ingest_kind")
+    elif not manifests:
+        kind = "Slides"
+    if kind == "Manifest":
+        chosen = [st.selectbox("Manifest", manifests, key="ingest_manifest", format_func=as_text)]
+    else:
+        slides = [name for name in offered if name not in set(manifests)]
+        chosen = st.multiselect(f"Slides ({len(slides)})", slides, key="ingest_slides", format_func=as_text)
+        st.caption("Slides are named after their files. Where those name patients, take a manifest with ids.")
+    if len(offered) == MAX_OFFERED:
+        st.caption(f"Only the first {MAX_OFFERED} are listed: a manifest names more.")
+    left, right = st.columns(2)
+    workers = left.number_input("Slides at a time", 1, MAX_WORKERS, 1, key="ingest_workers")
+    mpp = right.number_input(
+        "Microns per pixel (only where files do not say)", commands.MIN_MPP, commands.MAX_MPP, None, key="ingest_mpp",
+        step=0.01, format="%0.4f",
+    )  # fmt: skip
+    if not chosen:
+        return None
+    return commands.ingest_command(folders, chosen, workers=int(workers), mpp=mpp)
+
+
+def _train(project: Project) -> Command | None:
+    offered = recipes(project)
+    recipe = st.selectbox("Recipe", list(offered), key="train_recipe", format_func=as_text)
+    left, right = st.columns(2)
+    nproc = left.number_input("Ranks (as the recipe's strategy asks)", 1, MAX_WORKERS, 1, key="train_nproc")
+    threads = right.number_input("Threads of a rank (empty: the recipe's)", 1, MAX_WORKERS, None, key="train_threads")
+    if recipe is None:
+        return None
+    return commands.train_command(project, recipe, nproc=int(nproc), threads=None if threads is None else int(threads))
+
+
+def _infer(project: Project) -> Command | None:
+    models, slides = model_ids(project), project.slide_ids()
+    if not models or not slides:
+        st.info("A model and a slide are needed: this project has none yet.")
+        return None
+    model = st.selectbox("Model", models, key="infer_model")
+    which = st.radio("Slides", [f"{ALL} ({len(slides):,})", CHOSEN], horizontal=True, key="infer_which")
+    chosen: list[str] = []
+    if which == CHOSEN:
+        part = st.text_input("Only names with", key="infer_part", max_chars=64)
+        kept = st.session_state.get("infer_slides", [])
+        matching = [slide_id for slide_id in slides if part.lower() in slide_id.lower()][:MAX_NAMED]
+        options = list(dict.fromkeys([*(each for each in kept if each in set(slides)), *matching]))
+        chosen = st.multiselect("Slides to predict", options, key="infer_slides", max_selections=MAX_NAMED)
+        if not chosen:
+            return None
+    devices = st.text_input("Devices", "auto", key="infer_devices", help=f"auto, {_DEVICES}", max_chars=100)
+    return commands.infer_command(project, model, chosen, devices=devices.strip())
+
+
+def _study(project: Project) -> Command | None:
+    studies = study_ids(project)
+    if not studies:
+        st.info("No protocol in studies/ of this project. `gemslide study init` writes one to complete.")
+        return None
+    study_id = st.selectbox("Study", studies, key="study_id")
+    begin, run = "Begin: freeze the protocol", "Begin, where it has not begun, and work until every slide has ended"
+    what = st.radio("What", [run, begin], key="study_what")
+    if what == begin:
+        return commands.study_command(project, study_id, begin_only=True)
+    left, right = st.columns(2)
+    workers = left.number_input("Workers (empty: as many as fit)", 1, MAX_WORKERS, None, key="study_workers")
+    devices = right.text_input("Devices of the workers", "cpu", key="study_devices", help=_DEVICES, max_chars=100)
+    st.caption("Workers run on this computer. On a cluster, start them on the command line.")
+    number = None if workers is None else int(workers)
+    return commands.study_command(project, study_id, workers=number, devices=devices.strip())

@@ -1,0 +1,186 @@
+"""One run: how far it is, what it says, its curves, what it made; and the way to stop it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import streamlit as st
+
+from pathology_app import html_tables, run_rows, study_rows
+from pathology_app.access.people import Action, current_person
+from pathology_app.app_pages.study_navigation import link_button, say
+from pathology_app.jobs.curves import Curves
+from pathology_app.jobs.history import RunSummary, read_run
+from pathology_app.jobs.progress import Progress, progress_of
+from pathology_app.jobs.state import JobState
+from pathology_app.run_actions import stop
+from pathology_app.study_ledger import current_study_ledger
+from pathology_app.study_link import StudyLink
+from pathology_app.text import READ_ERRORS, as_markdown, without_folders
+from pathology_app.tiles.cache import current_cache
+from pipeline.model_packages import read_card
+from pipeline.project import Project
+from training.foundation.names import is_name
+
+REFRESH_S = 2.0
+_LOG_PX = 320
+_MAX_CARD = 20_000
+"""Characters of a model's card."""
+_BADGES = {
+    "running": "blue", "stopping": "orange", "done": "green", "failed": "red", "stopped": "gray",
+    "interrupted": "gray", "lost": "violet", "damaged": "violet",
+}  # fmt: skip
+
+
+def draw(run_id: str) -> None:
+    """Draw it.
+
+    Raises:
+        UnreadableError: there is no such run. OSError: its files may not be read.
+    """
+    project = current_cache().project
+    run = read_run(project, run_id)
+    _heading(project, run)
+    every_s = None if not run.runs and progress_of(project, run).is_whole else REFRESH_S
+    st.fragment(_live, run_every=every_s)(project, run_id, every_s)
+    _results(project, run)
+    _settings(run)
+
+
+def _heading(project: Project, run: RunSummary) -> None:
+    words, action = st.columns([5, 1], vertical_alignment="top")
+    about = f" · {as_markdown(run.about)}" if run.about else ""
+    words.markdown(f"#### {as_markdown(run.verb.capitalize() or 'Run')}{about}")
+    by = f" · started by {as_markdown(run.job.job.by)}" if run.job else ""
+    words.caption(f"run {as_markdown(run.run_id)}{by}")
+    if run.damage:
+        st.warning(as_markdown(without_folders(run.damage, project.root)))
+    if run.job:
+        st.code(run_rows.command_text(run.job.job.argv, project.root), language=None, wrap_lines=True)
+    if run.runs and current_person().may(Action.RUN):
+        with action.container(horizontal=True, horizontal_alignment="right"):
+            _stop_form(project, run)
+
+
+def _stop_form(project: Project, run: RunSummary) -> None:
+    assert run.job
+    if run.job.state is JobState.STOPPING:
+        return
+    with st.popover("Stop …", icon=":material/stop_circle:"):
+        st.markdown(f"It is asked to end, as Ctrl+C would; what does not end is killed. {run_rows.RESUMED[run.verb]}")
+        if st.button("Stop this run", type="primary", key="stop"):
+            try:
+                stop(project, run.run_id, current_person())
+            except READ_ERRORS as error:
+                say(error)
+                return
+            st.rerun()
+
+
+def _live(project: Project, run_id: str, every_s: float | None) -> None:
+    """What changes while it runs."""
+    try:
+        run = read_run(project, run_id)
+        progress = progress_of(project, run)
+    except READ_ERRORS as error:
+        say(error)
+        return
+    _state(project, run, "" if progress.counted.bad else run_rows.last_words(progress.lines))
+    _progress(run, progress)
+    if progress.curves:
+        _curves(progress.curves)
+    if progress.counted.bad:
+        st.html(html_tables.beside({"Slides without a result": run_rows.slides_html(progress.counted, project.root)}))
+    if run.job:
+        _log(project, progress.lines)
+    if every_s is not None and not run.runs and progress.is_whole:
+        st.rerun()  # it has ended: all of the page says so, and looks no more
+
+
+def _state(project: Project, run: RunSummary, last_words: str) -> None:
+    words = run_rows.ending_text(run.job) if run.job else run_rows.outcome_text(run, project.root)
+    said = f" &nbsp; {as_markdown(words)}" if words and words != run.state else ""
+    st.markdown(f":{_BADGES.get(run.state, 'gray')}-badge[{as_markdown(run.state)}]{said}")
+    if run.state == JobState.FAILED and last_words:
+        st.error(as_markdown(without_folders(last_words, project.root)))
+    if run.state in (JobState.STOPPED, JobState.LOST):
+        st.info(run_rows.RESUMED.get(run.verb, "Run it again to go on."))
+    if run.state == JobState.STOPPING and run.job and run.job.stop:
+        st.info(as_markdown(f"{run.job.stop.by} has asked it to end; it gets up to a minute for that."))
+
+
+def _progress(run: RunSummary, progress: Progress) -> None:
+    st.html(html_tables.facts(run_rows.run_facts(run, progress)))
+    if run.verb == "study run":
+        _study(run)
+        return
+    if progress.total and run.job:
+        st.html(run_rows.progress_html(progress.done, progress.total, progress.unit))
+    if run.runs and progress.step:
+        step = progress.step
+        st.caption(as_markdown(f"Now: {step.what}, {step.done:,} of {step.total:,}."))
+    elif run.runs and not progress.done:
+        st.caption("It has begun; nothing is finished yet.")
+
+
+def _study(run: RunSummary) -> None:
+    """How far the ledger says that the study is."""
+    found = current_study_ledger()
+    ledger = found.ledger()
+    if ledger is None or run.about not in found.names():
+        st.caption("The study has not begun yet.")
+        return
+    progress = found.progress(ledger, run.about)
+    st.html(html_tables.beside({"Slides of the study": study_rows.states_html(progress.counts)}))
+
+
+def _curves(curves: Curves) -> None:
+    if charts := run_rows.curves_html(curves):
+        st.html(html_tables.beside(charts))
+    if table := run_rows.epochs_html(curves):
+        with st.expander("Figures of each epoch"):
+            st.html(table)
+
+
+def _log(project: Project, lines: Sequence[str]) -> None:
+    """The end of the log, for those who start runs: it may say more than a run record does."""
+    if not current_person().may(Action.RUN):
+        return
+    st.html('<h5 style="margin: 0; padding: 0; font-size: 1rem; font-weight: 600">Log</h5>')
+    with st.container(height=_LOG_PX, autoscroll=True, key="run_log"):
+        shown = run_rows.log_text(lines, project.root)
+        st.code(shown or "(nothing was said yet)", language=None, wrap_lines=True)
+    st.caption("Its end, without tables; the whole is in runs/jobs/ of the project.")
+
+
+def _results(project: Project, run: RunSummary) -> None:
+    """What it made, and the way there."""
+    if run.verb.startswith("study") and is_name(run.about):
+        link_button(st.container(), f"Study {as_markdown(run.about)}", StudyLink(run.about).query(), key="to_study")
+    if run.record and run.record.models:
+        for model in dict.fromkeys(filter(is_name, run.record.models.values())):
+            _model(project, model, [which for which, each in run.record.models.items() if each == model])
+    if run.record and run.record.good and run.verb in ("ingest", "qc", "infer"):
+        number = sum(run.record.slides.get(state, 0) for state in ("done", "skipped"))
+        more = f", the first {len(run.record.good)} of {number:,}" if number > len(run.record.good) else ""
+        with st.expander(f"Finished slides{more}", expanded=len(run.record.good) <= 10):
+            st.html(run_rows.links_html(run.record.good, run.about if run.verb == "infer" else None))
+
+
+def _model(project: Project, model: str, which: list[str]) -> None:
+    package = project.model_path(model)
+    with st.expander(f"Model {as_markdown(model)} ({', '.join(map(as_markdown, which))}): its card"):
+        try:
+            card = read_card(package)
+        except READ_ERRORS as error:
+            say(error)
+            return
+        st.code(card[:_MAX_CARD], language=None, wrap_lines=True)
+
+
+def _settings(run: RunSummary) -> None:
+    if run.record and run.record.settings:
+        with st.expander("Settings"):
+            rows = run_rows.flat(run.record.settings)
+            columns = (html_tables.Column("Setting"), html_tables.Column("Value", "long"))
+            st.html(html_tables.table(columns, rows, label="Settings"))

@@ -1,0 +1,97 @@
+"""Runs: what goes on now and what has been, newest first; one of them; and the forms that start one."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import streamlit as st
+
+from pathology_app import run_rows
+from pathology_app.access.people import Action, current_person
+from pathology_app.app_pages import run_forms, run_view
+from pathology_app.app_pages.study_navigation import Place, go, link_button, say
+from pathology_app.jobs.history import list_runs, run_ids
+from pathology_app.jobs.progress import progress_of
+from pathology_app.jobs.start import running_ids
+from pathology_app.line_chart import STYLE
+from pathology_app.run_link import RUNS_PER_PAGE, NewRun, RunLink
+from pathology_app.text import READ_ERRORS
+from pathology_app.tiles.cache import current_cache
+
+REFRESH_S = 3.0
+_ICON = ":material/play_circle:"
+
+
+def page(worklist: st.Page) -> None:
+    """Draw what the link names; what is wrong is one message."""
+    link = RunLink.of(st.query_params.to_dict())
+    st.html(STYLE)
+    row = st.container(horizontal=True, vertical_alignment="center", gap="medium")
+    if row.button("Worklist", icon=":material/arrow_back:", type="tertiary", key="to_worklist"):
+        st.switch_page(worklist, query_params={})
+    if link.run or link.new:
+        link_button(row, "Runs", RunLink().query(), key="to_runs")
+    run_forms.last_said()
+    try:
+        if link.run:
+            run_view.draw(link.run)
+        elif link.new:
+            run_forms.draw(link.new)
+        else:
+            _list(link)
+    except READ_ERRORS as error:
+        say(error)
+
+
+def runs_link(place: Place) -> None:
+    """The way from the worklist."""
+    try:
+        project = current_cache().project
+        running = len(running_ids(project))
+        is_there = current_person().may(Action.RUN) or bool(run_ids(project))
+    except READ_ERRORS as error:
+        say(error)
+        return
+    if is_there:
+        label = f"Runs ({running} going on)" if running else "Runs"
+        link_button(place, label, RunLink().query(), key="to_runs", icon=_ICON)
+
+
+def _list(link: RunLink) -> None:
+    st.header("Runs", anchor=False)
+    if current_person().may(Action.RUN):
+        row = st.container(horizontal=True, vertical_alignment="center")
+        row.caption("Start:", width="content")
+        for new in get_args(NewRun):
+            if row.button(f"{run_forms.TITLES[new]} …", key=f"new_{new}"):
+                go(RunLink(new=new).query())
+    every_s = REFRESH_S if running_ids(current_cache().project) else None
+    st.fragment(_rows, run_every=every_s)(link, every_s)
+
+
+def _rows(link: RunLink, every_s: float | None) -> None:
+    """The list, again every few seconds while something runs."""
+    project = current_cache().project
+    try:
+        ids = run_ids(project)
+        pages = max(1, -(-len(ids) // RUNS_PER_PAGE))
+        first = (min(link.number, pages) - 1) * RUNS_PER_PAGE
+        shown = list_runs(project, ids[first : first + RUNS_PER_PAGE])
+        progress = {run.run_id: progress_of(project, run) for run in shown if run.runs}
+    except READ_ERRORS as error:
+        say(error)
+        return
+    if not ids:
+        st.info("Nothing was run in this project yet.")
+        return
+    st.html(run_rows.runs_html(shown, progress, project.root))
+    again = "" if every_s is None else f" Looked up again every {every_s:.0f} s."
+    row = st.container(horizontal=True, vertical_alignment="center")
+    row.caption(f"{len(ids):,} {'run' if len(ids) == 1 else 'runs'}, newest first. A row leads to its run.{again}")
+    if pages > 1:
+        row.caption(f"Page {min(link.number, pages)} of {pages}", width="content")
+        for label, to in (("Newer", link.number - 1), ("Older", link.number + 1)):
+            if row.button(label, key=f"runs_{label}", disabled=not 1 <= to <= pages):
+                go(RunLink(number=to).query())
+    if every_s is not None and not running_ids(project):
+        st.rerun()  # nothing goes on any more: the page need not look again

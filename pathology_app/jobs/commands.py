@@ -1,0 +1,187 @@
+"""Command lines of the runs that the app starts, from what was chosen in a form. No text becomes part of one unchecked:
+every option is one word `--name=value`, and all that has a name of its own stands behind `--`, so no value can become
+an option; names are those of things that are there.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pathology_app.jobs.offers import BadRunError, SlideFolders, model_ids, recipes, study_ids
+from pathology_app.jobs.record import MAX_ARGUMENTS, Verb
+from pipeline.project import STORE_SUFFIX, Project
+from pipeline.slide_names import MANIFEST_SUFFIX, included_in
+from pipeline.source_names import HIDDEN
+from pipeline.study.protocol import PROTOCOL_FILE, load_protocol, study_dir
+
+MAX_WORKERS = 64
+MAX_NAMED = 500
+"""Slides named one by one; a manifest can name more."""
+MIN_MPP, MAX_MPP = 0.05, 50.0
+_DEVICE = r"(cpu|cuda|cuda:\d{1,2})"
+_DEVICES = re.compile(rf"auto|{_DEVICE}([,+]{_DEVICE})*")
+_COMMON = ("--project=.", "--json")
+"""Runs are started in the project's folder, so no command line names it."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """What is run.
+
+    Attributes:
+        argv: after `gemslide`.
+        shown_argv: the same for a record: without names of slide files, which can name patients.
+        about: the model, recipe or study.
+        slides: how many it works on; None where that is not known.
+        hidden: slide files and manifests whose names are to stay out of the log.
+        kept: ids of slides, which may be parts of those names.
+    """
+
+    verb: Verb
+    argv: tuple[str, ...]
+    shown_argv: tuple[str, ...]
+    about: str
+    slides: int | None = None
+    hidden: tuple[Path, ...] = ()
+    kept: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if len(self.argv) > MAX_ARGUMENTS or any("\0" in word or "\n" in word for word in self.argv):
+            raise BadRunError(f"{self.verb}: a command line of {len(self.argv)} words, or one with a line break in it.")
+
+    @property
+    def text(self) -> str:
+        """As somebody would type it in the project's folder."""
+        return shlex.join(["gemslide", *self.argv])
+
+
+def ingest_command(
+    folders: SlideFolders, chosen: Sequence[str], *, workers: int = 1, mpp: float | None = None
+) -> Command:
+    """Ingest slides, or those of one manifest.
+
+    Args:
+        chosen: as `SlideFolders.offered` names them.
+        mpp: microns per level-0 pixel of them all; None: what each file says.
+
+    Raises:
+        BadRunError: none or too many, not offered, or numbers out of range. BadManifestError: the manifest.
+    """
+    paths = [folders.checked(name) for name in chosen]
+    manifests = [path for path in paths if path.suffix.lower() == MANIFEST_SUFFIX]
+    if not paths or (manifests and len(paths) > 1) or len(paths) > MAX_NAMED:
+        raise BadRunError(f"choose one manifest, or 1 to {MAX_NAMED} slides ({len(paths)} are chosen).")
+    _check_workers(workers)
+    options = [*_COMMON, f"--workers={workers}", *_mpp_option(mpp)]
+    if manifests:
+        cohort = folders.checked_manifest(manifests[0])
+        ids = [entry.slide_id for entry in included_in(cohort)]
+    else:
+        ids = [path.stem for path in paths]
+    typed = [folders.typed(path) for path in paths]
+    what = "1 manifest" if manifests else f"{len(paths)} slide{'' if len(paths) == 1 else 's'}"
+    return Command(
+        verb="ingest",
+        argv=("ingest", *options, "--", *typed),
+        shown_argv=("ingest", *options, "--", HIDDEN),
+        about=what,
+        slides=len(ids),
+        hidden=tuple(paths),
+        kept=tuple(ids),
+    )
+
+
+def train_command(project: Project, recipe: str, *, nproc: int = 1, threads: int | None = None) -> Command:
+    """Train a recipe of the project's, or a shipped one.
+
+    Raises:
+        BadRunError: no such recipe, or numbers out of range.
+    """
+    offered = recipes(project)
+    if recipe not in offered:
+        raise BadRunError(f"recipe {recipe!r:.200}: not among the project's recipes or the shipped ones.")
+    _check_workers(nproc, what="ranks")
+    options = [*_COMMON, f"--nproc={nproc}"]
+    if threads is not None:
+        _check_workers(threads, what="threads")
+        options.append(f"--threads={threads}")
+    argv = ("train", *options, "--", offered[recipe])
+    return Command("train", argv, argv, about=Path(recipe).name)
+
+
+def infer_command(project: Project, model: str, slides: Sequence[str], *, devices: str = "auto") -> Command:
+    """Predict slides of the project.
+
+    Args:
+        slides: ids; none: all.
+
+    Raises:
+        BadRunError: no such model or slide, too many named ones, or devices that cannot be.
+    """
+    if model not in model_ids(project):
+        raise BadRunError(f"model {model!r:.200}: not in this project.")
+    _check_devices(devices)
+    known = set(project.slide_ids())
+    missing = [slide_id for slide_id in slides if slide_id not in known]
+    if missing or len(slides) > MAX_NAMED or not known:
+        raise BadRunError(
+            f"choose all slides, or 1 to {MAX_NAMED} of the project's {len(known)} ({len(slides)} are chosen, "
+            f"{len(missing)} of them are not in the project)."
+        )
+    named = [_unmistakable(slide_id) for slide_id in dict.fromkeys(slides)]
+    argv = ("infer", *_COMMON, f"--devices={devices}", "--", model, *named)
+    return Command("infer", argv, argv, about=model, slides=len(named) or len(known))
+
+
+def study_command(
+    project: Project, study_id: str, *, begin_only: bool = False, workers: int | None = None, devices: str = "cpu"
+) -> Command:
+    """Freeze a study's protocol; or that, where it is to be done, and work until every slide has ended.
+
+    Workers are started on this computer: whoever sends jobs to a cluster does that as themselves.
+
+    Raises:
+        BadRunError: no such study, or numbers and devices that cannot be. BadRecipeError: its protocol cannot be read.
+    """
+    if study_id not in study_ids(project):
+        raise BadRunError(f"study {study_id!r:.200}: this project has no protocol of that name in studies/.")
+    folder = study_dir(project, study_id)
+    hidden = (folder / load_protocol(folder / PROTOCOL_FILE).study.cohort,)
+    if begin_only:
+        argv: tuple[str, ...] = ("study", "begin", _COMMON[0], "--", study_id)
+        return Command("study begin", argv, argv, about=study_id, hidden=hidden)
+    _check_devices(devices)
+    options = [*_COMMON, "--on=local", f"--devices={devices}"]
+    if workers is not None:
+        _check_workers(workers)
+        options.append(f"--workers={workers}")
+    argv = ("study", "run", *options, "--", study_id)
+    return Command("study run", argv, argv, about=study_id, hidden=hidden)
+
+
+def _unmistakable(slide_id: str) -> str:
+    """A slide whose name looks like a manifest's is named by its store."""
+    is_like_manifest = slide_id.lower().endswith(MANIFEST_SUFFIX)
+    return f"slides/{slide_id}{STORE_SUFFIX}" if is_like_manifest else slide_id
+
+
+def _mpp_option(mpp: float | None) -> list[str]:
+    if mpp is None:
+        return []
+    if not MIN_MPP <= mpp <= MAX_MPP:
+        raise BadRunError(f"{mpp} microns per pixel: give {MIN_MPP} to {MAX_MPP}, or leave it out.")
+    return [f"--mpp={mpp:g}"]
+
+
+def _check_workers(number: int, what: str = "workers") -> None:
+    if not 1 <= number <= MAX_WORKERS:
+        raise BadRunError(f"{number} {what}: give 1 to {MAX_WORKERS}.")
+
+
+def _check_devices(devices: str) -> None:
+    if not _DEVICES.fullmatch(devices) or not devices.isascii():
+        raise BadRunError(f"devices {devices!r:.100}: give auto, cpu, cuda, or several such as cuda:0,cuda:1.")

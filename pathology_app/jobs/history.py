@@ -1,0 +1,202 @@
+"""Every run of the project, newest first: those that the app has started, and what any run has recorded."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from pathology_app.jobs.record import time_of
+from pathology_app.jobs.state import JobState, JobStatus, status_of
+from pipeline.errors import UnreadableError
+from pipeline.project import Project
+from training.foundation.reading import read_json_file
+from training.foundation.run_record import is_run_id
+
+MAX_RECORDS = 2000
+"""Of which the summaries are kept in memory."""
+
+
+@dataclass(frozen=True)
+class RunRecordSummary:
+    """What a run record says, in short.
+
+    Attributes:
+        slides: how many by how they ended.
+        seconds: from its start to its end; None where it does not say.
+        settings, epochs, models: as recorded; empty where it has none.
+        good: the first slides that ended well.
+    """
+
+    verb: str
+    outcome: str
+    about: str
+    slides: Mapping[str, int]
+    seconds: float | None
+    settings: Mapping[str, Any]
+    models: Mapping[str, str]
+    good: Sequence[str]
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """One run.
+
+    Attributes:
+        job: how the app's job of that name is; None where the app did not start it.
+        record: what it recorded; None where it has not, or not yet.
+        damage: what is wrong with its files; empty where nothing is.
+    """
+
+    run_id: str
+    job: JobStatus | None = None
+    record: RunRecordSummary | None = None
+    damage: str = ""
+
+    @property
+    def began(self) -> datetime:
+        """UTC."""
+        return datetime.strptime(self.run_id[:16], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+
+    @property
+    def verb(self) -> str:
+        return self.job.job.verb if self.job else self.record.verb if self.record else ""
+
+    @property
+    def about(self) -> str:
+        return self.job.job.about if self.job else self.record.about if self.record else ""
+
+    @property
+    def runs(self) -> bool:
+        return self.job is not None and self.job.runs
+
+    @property
+    def state(self) -> str:
+        """In one word."""
+        if self.job:
+            return self.job.state
+        if not self.record:
+            return "damaged"
+        if self.record.outcome in ("done", "interrupted"):
+            return self.record.outcome
+        return JobState.FAILED
+
+    @property
+    def seconds(self) -> float | None:
+        """From its start to its end, or until now; None where nobody knows."""
+        if self.job and self.job.ending:
+            return max(0.0, (time_of(self.job.ending.utc) - time_of(self.job.job.utc)).total_seconds())
+        if self.job:
+            return (datetime.now(UTC) - time_of(self.job.job.utc)).total_seconds() if self.job.runs else None
+        return self.record.seconds if self.record else None
+
+
+def run_ids(project: Project) -> list[str]:
+    """All runs, newest first.
+
+    Raises:
+        OSError: the folder may not be read.
+    """
+    names: set[str] = set()
+    for folder in (project.runs_dir, project.jobs_dir):
+        try:
+            names.update(os.listdir(folder))
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+    found = (name.removesuffix(".json") for name in names if name.endswith(".json"))
+    return sorted((name for name in found if is_run_id(name) and _is_time(name)), reverse=True)
+
+
+def list_runs(project: Project, run_ids: Sequence[str]) -> list[RunSummary]:
+    """Summaries of runs; one that cannot be read is a row that says so."""
+    return [read_run(project, run_id) for run_id in run_ids]
+
+
+def read_run(project: Project, run_id: str) -> RunSummary:
+    """The summary of one run.
+
+    Raises:
+        UnreadableError: the id can be no run's.
+    """
+    if not is_run_id(run_id) or not _is_time(run_id):
+        raise UnreadableError(f"run {run_id!r:.100}: no run is called that. The runs page lists those there are.")
+    damage: list[str] = []
+    job, record = None, None
+    try:
+        job = status_of(project, run_id)
+    except UnreadableError as error:
+        damage.append(str(error))
+    try:
+        record = _recorded(project.runs_dir / f"{run_id}.json")
+    except (OSError, ValueError) as error:
+        damage.append(f"runs/{run_id}.json: cannot be read: {error!s:.300}.")
+    if job is None and record is None and not damage:
+        raise UnreadableError(f"run {run_id}: is not in this project. The runs page lists those there are.")
+    return RunSummary(run_id, job, record, " ".join(damage))
+
+
+def _recorded(path: Path) -> RunRecordSummary | None:
+    try:
+        found = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return _summary(path, (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns))
+
+
+@lru_cache(maxsize=MAX_RECORDS)
+def _summary(path: Path, version: tuple[int, ...]) -> RunRecordSummary:
+    """Read once: the record of a run over a whole cohort is long."""
+    record = read_json_file(path)
+    if not isinstance(record, dict):
+        raise ValueError("not a table")
+    verb, outcome = _text(record.get("verb")), _text(record.get("outcome"))
+    settings, models = _table(record.get("settings")), _table(record.get("models"))
+    slides = [each for each in _list(record.get("slides")) if isinstance(each, dict)]
+    states = Counter(_text(each.get("status"))[:20] for each in slides)
+    good = [_text(each.get("slide_id")) for each in slides if each.get("status") in ("done", "skipped")]
+    seconds = _table(record.get("seconds"))
+    took = seconds.get("total", seconds.get(verb))
+    return RunRecordSummary(
+        verb=verb,
+        outcome=outcome,
+        about=_about(verb, settings, models, len(slides)),
+        slides=dict(states.most_common(20)),
+        seconds=float(took) if isinstance(took, int | float) else None,
+        settings=settings,
+        models={_text(which): _text(model) for which, model in list(models.items())[:10]},
+        good=good[:50],
+    )
+
+
+def _about(verb: str, settings: Mapping[str, Any], models: Mapping[str, Any], slides: int) -> str:
+    if verb == "train":
+        return _text(models.get("best") or _table(settings.get("data")).get("tile_set") or "")
+    for name in ("model", "model_id", "tile_set", "format", "to"):
+        if isinstance(settings.get(name), str):
+            return _text(settings[name])
+    return f"{slides} slide{'' if slides == 1 else 's'}" if slides else ""
+
+
+def _text(value: object) -> str:
+    return str("" if value is None else value)[:200]
+
+
+def _table(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _is_time(run_id: str) -> bool:
+    try:
+        datetime.strptime(run_id[:16], "%Y%m%dT%H%M%SZ")
+    except ValueError:
+        return False
+    return True

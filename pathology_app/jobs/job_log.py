@@ -1,0 +1,137 @@
+"""What a job has said: its last lines, and how many slides it has named, read on from where the last look ended."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from pathology_app.jobs.record import job_path
+from pipeline.project import Project
+from training.foundation.reading import open_regular, parse_json
+
+TAIL_BYTES = 32 * 2**10
+MAX_LINES = 200
+READ_BYTES = 4 * 2**20
+"""Read at one look at most: a look must not hold up those who look at slides."""
+MAX_KEPT = 50
+MAX_JOBS = 64
+_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+_PROGRESS = re.compile(r"^(.{1,120}?): +(\d{1,9}) of (\d{1,9}) \(\d+%\) after ")
+_RUN = "run"
+"""What a line names that is about the whole run (`pipeline.cli_output.report_errors`)."""
+_GOOD = ("done", "skipped")
+
+
+@dataclass(frozen=True)
+class Step:
+    """Where a job says it is: "ingest S-001", 3 of 10."""
+
+    what: str
+    done: int
+    total: int
+
+
+@dataclass
+class Counted:
+    """What a log says of slides so far.
+
+    Attributes:
+        states: slides by how they ended.
+        bad: the first that ended otherwise than well: slide, state, code and message.
+        good: the last that ended well.
+        is_whole: whether the log was read to its end.
+    """
+
+    states: Counter[str] = field(default_factory=Counter)
+    bad: list[dict[str, str]] = field(default_factory=list)
+    good: list[str] = field(default_factory=list)
+    is_whole: bool = True
+
+    @property
+    def slides(self) -> int:
+        return sum(self.states.values())
+
+
+class JobLog:
+    """The log of one job, for everybody who looks at it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        self._at = 0
+        self._rest = b""
+        self._counted = Counted()
+
+    def tail(self) -> list[str]:
+        """The last lines, without control characters; the first one may lack its beginning.
+
+        Raises:
+            OSError: there is no log, or it may not be read.
+        """
+        with open(open_regular(self._path), "rb") as stream:
+            size = os.fstat(stream.fileno()).st_size
+            stream.seek(max(0, size - TAIL_BYTES))
+            text = stream.read(TAIL_BYTES).decode(errors="replace")
+        return [_ESCAPES.sub("", line) for line in text.splitlines()][-MAX_LINES:]
+
+    def step(self, lines: list[str]) -> Step | None:
+        """Where the last of the tail's lines of progress is."""
+        for line in reversed(lines):
+            if found := _PROGRESS.match(line):
+                return Step(found[1].strip(), int(found[2]), int(found[3]))
+        return None
+
+    def count(self) -> Counted:
+        """Slides named so far, as far as it has been read: a long log takes several looks.
+
+        Raises:
+            OSError: as `tail`.
+        """
+        with self._lock, open(open_regular(self._path), "rb") as stream:
+            if os.fstat(stream.fileno()).st_size < self._at:  # another file
+                self._at, self._rest, self._counted = 0, b"", Counted()
+            stream.seek(self._at)
+            content = stream.read(READ_BYTES)
+            self._at += len(content)
+            *lines, self._rest = (self._rest + content).split(b"\n")
+            self._rest = self._rest[-READ_BYTES:]
+            for line in lines:
+                if line.startswith(b'{"slide_id"'):
+                    self._add(line)
+            counted = self._counted
+            is_whole = len(content) < READ_BYTES
+            return Counted(counted.states.copy(), list(counted.bad), list(counted.good), is_whole)
+
+    def _add(self, line: bytes) -> None:
+        try:
+            said: Any = parse_json(line)
+        except ValueError:
+            return
+        if said.get("slide_id") == _RUN and said.get("status") == "refused" and not said.get("seconds"):
+            return  # the run itself was refused: no slide was looked at
+        slide_id, status = str(said.get("slide_id"))[:100], str(said.get("status"))[:20]
+        counted = self._counted
+        if len(counted.states) > MAX_KEPT and status not in counted.states:
+            return
+        counted.states[status] += 1
+        if status in _GOOD:
+            counted.good = [*counted.good[1 - MAX_KEPT :], slide_id]
+        elif len(counted.bad) < MAX_KEPT:
+            words = {name: str(said.get(name) or "")[:1000] for name in ("code", "message")}
+            counted.bad.append({"slide_id": slide_id, "status": status, **words})
+
+
+@lru_cache(maxsize=MAX_JOBS)
+def _log_at(path: Path) -> JobLog:
+    return JobLog(path)
+
+
+def log_of(project: Project, job_id: str) -> JobLog:
+    """The one reader of a job's log in this process. Raises UnreadableError: the id can be no job's."""
+    return _log_at(job_path(project, job_id, "log"))

@@ -1,0 +1,80 @@
+"""A job's output into its log: bounded, without names of slide files, and never a reason for the job to fail."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import IO
+
+from pipeline.errors import GemslideError
+from pipeline.project import Project
+
+MAX_LOG_BYTES = 64 * 2**20
+_MAX_LINE_BYTES = 2**16
+
+
+class LogWriter(threading.Thread):
+    """Takes what a job says until nobody says anything any more. What does not fit on the disk is counted.
+
+    Args:
+        log: descriptor of the log, opened for appending.
+        hidden: slide files and manifests; their names are taken out, as from `--json` lines.
+        kept: ids of slides, which may be parts of those names.
+    """
+
+    def __init__(self, output: IO[bytes], log: int, project: Project, hidden: Sequence[Path], kept: Sequence[str]):
+        super().__init__(name="log", daemon=True)
+        self._output, self._log = output, log
+        self._project, self._hidden, self._kept = project, hidden, kept
+        self._room = MAX_LOG_BYTES
+        self.left_out = 0
+
+    def run(self) -> None:
+        without_names = self._filter()
+        while line := self._output.readline(_MAX_LINE_BYTES):
+            self.write(without_names(line))
+
+    def write(self, line: bytes) -> None:
+        """Add a line. One that does not fit is left out."""
+        if len(line) > self._room:
+            self.left_out += len(line)
+            return
+        try:
+            os.write(self._log, line)
+        except OSError:  # a full disk: the job finds that out by itself where it matters
+            self.left_out += len(line)
+            return
+        self._room -= len(line)
+
+    def close(self) -> None:
+        """Say what is missing."""
+        if self.left_out:
+            self._room = _MAX_LINE_BYTES
+            self.write(f"({self.left_out} bytes of output are left out: no room for them)\n".encode())
+
+    def _ids_in_manifests(self) -> Iterator[str]:
+        """They may be parts of names, too. What is wrong with a manifest the run says itself."""
+        from pipeline.cohort.manifest import load_cohort
+
+        for path in (path for path in self._hidden if path.suffix.lower() == ".csv"):
+            with suppress(GemslideError):
+                yield from (entry.slide_id for entry in load_cohort(path).entries)
+
+    def _filter(self) -> Callable[[bytes], bytes]:
+        if not self._hidden:
+            return lambda line: line
+        from pipeline.source_names import SourceNames  # takes as long to import as all else here
+
+        names = SourceNames(*self._hidden, project=self._project)
+        for slide_id in (*self._kept, *self._ids_in_manifests()):
+            names.keep(slide_id)
+
+        def without_names(line: bytes) -> bytes:
+            text = line.decode(errors="replace")
+            # JSON lines come without names already.
+            return line if text.startswith("{") else str(names.removed_from(text)).encode()
+
+        return without_names

@@ -1,0 +1,154 @@
+"""What is written of a job: `runs/jobs/<job_id>.json` when it starts, `.stop.json` when somebody stops it, `.end.json`
+when it has ended, and its log. One writer each; all of it may be damaged or forged, and is checked when it is read.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Literal, TypeVar
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from pipeline.errors import UnreadableError
+from pipeline.project import Project
+from training.foundation.publish import write_text_atomic
+from training.foundation.reading import read_json_file
+from training.foundation.run_record import is_run_id
+
+MAX_RECORD_BYTES = 2**20
+MAX_ARGUMENTS = 1000
+_Text = Annotated[str, Field(max_length=4096)]
+_TIME = "%Y-%m-%dT%H:%M:%SZ"
+
+
+def time_of(utc: str) -> datetime:
+    """A time as records have it. Raises ValueError: it is none."""
+    return datetime.strptime(utc, _TIME).replace(tzinfo=UTC)
+
+
+def _checked_time(utc: str) -> str:
+    time_of(utc)
+    return utc
+
+
+_Time = Annotated[str, Field(max_length=20), AfterValidator(_checked_time)]
+Verb = Literal["ingest", "train", "infer", "study begin", "study run"]
+
+
+class _Record(BaseModel):
+    """Later versions may add keys; what is here keeps its meaning."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
+
+    version: Literal[1] = 1
+
+
+class ProcessName(BaseModel):
+    """A process: its number, the boot and the namespace in which that means something, and when it began."""
+
+    model_config = ConfigDict(frozen=True)
+
+    space: _Text
+    pid: int = Field(gt=1, lt=2**31)
+    began: _Text
+
+
+class Job(_Record):
+    """A run that was started.
+
+    Attributes:
+        argv: what was run, after `gemslide`; slide files are left out, since their names can name patients.
+        about: the model, recipe or study.
+        by: who started it.
+        slides: how many it is to work on; None where that is not known.
+        process: the supervisor, which lives as long as the run.
+    """
+
+    job_id: str
+    verb: Verb
+    argv: Annotated[tuple[_Text, ...], Field(max_length=MAX_ARGUMENTS)]
+    about: _Text
+    by: _Text
+    utc: _Time
+    slides: int | None = Field(None, ge=0, le=10**9)
+    process: ProcessName
+
+
+class Stop(_Record):
+    """Somebody wants a job to end."""
+
+    by: _Text
+    utc: _Time
+
+
+class Ending(_Record):
+    """How a job ended.
+
+    Attributes:
+        exit_code: below zero: the signal that ended it.
+        is_stopped: it was told to end, by somebody or by the system.
+        is_killed: it did not end in time when it was told to.
+    """
+
+    utc: _Time
+    exit_code: int = Field(ge=-1024, le=1024)
+    is_stopped: bool = False
+    is_killed: bool = False
+
+
+R = TypeVar("R", bound=_Record)
+
+
+def utc_now() -> str:
+    """The time as records have it."""
+    return datetime.now(UTC).strftime(_TIME)
+
+
+def job_path(project: Project, job_id: str, kind: str = "json") -> Path:
+    """A file of a job: "json", "stop.json", "end.json" or "log".
+
+    Raises:
+        UnreadableError: the id can be no job's.
+    """
+    if not is_run_id(job_id):
+        raise UnreadableError(f"run {job_id!r:.100}: no run is called that. The runs page lists those there are.")
+    return project.jobs_dir / f"{job_id}.{kind}"
+
+
+def read_job(project: Project, job_id: str) -> Job | None:
+    """The record of a job; None where there is none.
+
+    Raises:
+        UnreadableError: it is damaged, or another job's.
+    """
+    job = _read(Job, job_path(project, job_id))
+    if job is not None and job.job_id != job_id:
+        raise UnreadableError(f"runs/jobs/{job_id}.json: is the record of {job.job_id!r:.100}. Somebody has moved it.")
+    return job
+
+
+def read_stop(project: Project, job_id: str) -> Stop | None:
+    """Who wants the job to end. Raises: as `read_job`."""
+    return _read(Stop, job_path(project, job_id, "stop.json"))
+
+
+def read_ending(project: Project, job_id: str) -> Ending | None:
+    """How it ended; None where it has not. Raises: as `read_job`."""
+    return _read(Ending, job_path(project, job_id, "end.json"))
+
+
+def write_record(path: Path, record: BaseModel) -> None:
+    """Publish a record. Raises DiskFullError: no space, or not writable."""
+    write_text_atomic(path, record.model_dump_json(indent=1) + "\n")
+
+
+def _read(kind: type[R], path: Path) -> R | None:
+    where = f"runs/jobs/{path.name}"
+    try:
+        return kind.model_validate(read_json_file(path, max_bytes=MAX_RECORD_BYTES))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValidationError, ValueError) as error:
+        reason = f"{error.error_count()} values do not fit" if isinstance(error, ValidationError) else str(error)
+        raise UnreadableError(f"{where}: cannot be read: {reason:.300}. Nothing is done with that run.") from error

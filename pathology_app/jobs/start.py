@@ -1,0 +1,156 @@
+"""Starting and stopping jobs: only so many at once, and each written down before anything runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pathology_app.jobs.commands import Command
+from pathology_app.jobs.offers import BadRunError
+from pathology_app.jobs.record import Stop, job_path, utc_now, write_record
+from pathology_app.jobs.state import SUPERVISOR, status_of
+from pathology_app.jobs.supervisor import GRACE_S, Order
+from pipeline.errors import GemslideError, ProcessFailedError, UnreadableError
+from pipeline.project import Project
+from training.foundation.errors import BY_CODE, LockedError
+from training.foundation.locks import try_lock
+from training.foundation.publish import explain_unwritable
+from training.foundation.run_record import is_run_id, new_run_id
+
+ANSWER_S = 30.0
+_LOCK_S = 10.0
+_POLL_S = 0.05
+
+
+def start_job(
+    project: Project, command: Command, *, by: str, max_jobs: int, job_id: str | None = None, grace_s: float = GRACE_S
+) -> str:
+    """Start a run that lives on when the app ends. Returns its id.
+
+    Args:
+        by: who starts it.
+        max_jobs: how many may run beside each other. Further ones are refused, not queued: a run that begins hours
+            later, when nobody looks any more, helps nobody.
+        job_id: its name; None: a new one.
+        grace_s: from the wish to stop it until it is killed.
+
+    Raises:
+        BadRunError: as many run already. LockedError: somebody else is starting one. DiskFullError: no room.
+        ProcessFailedError: it could not be started.
+    """
+    job_id = job_id or new_run_id()
+    with _alone(project):
+        _check_room(project, max_jobs)
+        _run_supervisor(
+            Order(
+                project=project.root.resolve(),
+                job_id=job_id,
+                verb=command.verb,
+                argv=command.argv,
+                shown_argv=command.shown_argv,
+                about=command.about,
+                by=by,
+                slides=command.slides,
+                hidden=command.hidden,
+                kept=command.kept,
+                grace_s=grace_s,
+            )
+        )
+    return job_id
+
+
+def stop_job(project: Project, job_id: str, *, by: str) -> None:
+    """Ask for a run's end, as Ctrl+C would: its supervisor sees that within a moment.
+
+    Raises:
+        BadRunError: it does not run. UnreadableError: its record is damaged. DiskFullError: no room to ask.
+    """
+    status = status_of(project, job_id)
+    if status is None or not status.runs:
+        raise BadRunError(f"run {job_id}: does not run{'' if status is None else f', it is {status.state}'}.")
+    if status.stop is None:
+        write_record(job_path(project, job_id, "stop.json"), Stop(by=by, utc=utc_now()))
+
+
+def running_ids(project: Project) -> list[str]:
+    """Jobs that have not ended, the oldest first. One whose record is damaged is none."""
+    try:
+        names = set(os.listdir(project.jobs_dir))
+    except OSError:
+        return []
+    ids = sorted(name.removesuffix(".json") for name in names if name.endswith(".json"))
+    return [each for each in ids if is_run_id(each) and f"{each}.end.json" not in names and _runs(project, each)]
+
+
+def _runs(project: Project, job_id: str) -> bool:
+    try:
+        status = status_of(project, job_id)
+    except UnreadableError:
+        return False
+    return status is not None and status.runs
+
+
+def _check_room(project: Project, max_jobs: int) -> None:
+    if max_jobs == 0:
+        raise BadRunError("the app of this project starts no runs: `[app] max_jobs` in gemslide.toml is 0.")
+    running = running_ids(project)
+    if len(running) >= max_jobs:
+        raise BadRunError(
+            f"{len(running)} {'run is' if len(running) == 1 else 'runs are'} going on ({', '.join(running)}), and "
+            f"`[app] max_jobs` = {max_jobs} allows no more. Wait for it to end, or stop it."
+        )
+
+
+@contextmanager
+def _alone(project: Project) -> Iterator[None]:
+    """Two who start at the same moment, in two processes of the app as well, do not both find room."""
+    with explain_unwritable(project.jobs_dir):
+        project.jobs_dir.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(project.jobs_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        give_up = time.monotonic() + _LOCK_S
+        while not try_lock(descriptor):
+            if time.monotonic() > give_up:
+                raise LockedError("runs/jobs: somebody else is starting a run. Try again.")
+            time.sleep(_POLL_S)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _run_supervisor(order: Order) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", SUPERVISOR, order.job_id],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    )
+    # Reaped when it ends; if the app ends first, the system does that.
+    threading.Thread(target=process.wait, name=f"job {order.job_id}", daemon=True).start()
+    assert process.stdin
+    assert process.stdout
+    with process.stdin as said, process.stdout as heard:
+        try:
+            said.write(order.model_dump_json().encode())
+            said.close()
+            is_heard = bool(select.select([heard], [], [], ANSWER_S)[0])
+            line = heard.readline() if is_heard else b""
+        except BrokenPipeError:
+            line = b""
+    if not line:
+        process.kill()
+        raise ProcessFailedError(
+            f"the run could not be started: `python -m {SUPERVISOR}` did not answer. What it said stands where the "
+            "app was started."
+        )
+    answer = json.loads(line)
+    if answer["code"]:
+        kind: type[GemslideError] = BY_CODE.get(answer["code"], ProcessFailedError)
+        raise kind(answer["message"])

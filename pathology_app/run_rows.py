@@ -1,0 +1,222 @@
+"""From what is known of runs to what their pages show. Pure: nothing here draws."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from pathology_app import html_tables
+from pathology_app.html_tables import Column, Link, Swatch
+from pathology_app.jobs.curves import Curves, epochs, thinned
+from pathology_app.jobs.history import RunSummary
+from pathology_app.jobs.job_log import Counted
+from pathology_app.jobs.progress import Progress
+from pathology_app.jobs.state import JobStatus
+from pathology_app.line_chart import Curve, line_chart
+from pathology_app.run_link import RunLink
+from pathology_app.study_rows import duration_text
+from pathology_app.text import as_text, without_folders
+
+COLOURS = {
+    "running": "#1565c0",
+    "stopping": "#b26a00",
+    "done": "#2e7d32",
+    "failed": "#c62828",
+    "stopped": "#6b7280",
+    "interrupted": "#6b7280",
+    "lost": "#7b1fa2",
+    "damaged": "#7b1fa2",
+}
+_COLUMNS = (
+    Column("Started (UTC)", "fixed"),
+    Column("Run"),
+    Column("What"),
+    Column("State"),
+    Column("Outcome", "long"),
+    Column("Took", "fixed"),
+    Column("Who"),
+)
+_MAX_POINTS = 400
+_MAX_SETTINGS = 200
+_LOSSES = (
+    ("train/loss", "training, each step", "#8a94a6", "thin"),
+    ("train/epoch_loss", "training, each epoch", "#1565c0", "dots"),
+    ("val/loss", "validation", "#c2185b", "dots"),
+)
+_SHARES = (
+    ("val/accuracy", "accuracy", "#2e7d32", "dots"),
+    ("val/balanced_accuracy", "balanced accuracy", "#1565c0", "dots"),
+    ("val/auc", "AUC", "#c2185b", "dots"),
+)
+
+RESUMED = {
+    "ingest": "Finished slides stay. A slide in the middle is no store yet: the same run, started again, skips what is "
+    "finished and goes on with that slide at its last finished part.",
+    "infer": "Finished slides keep their results. The same run, started again, skips them and goes on with a slide in "
+    "the middle at its last finished batch.",
+    "train": "No model package was written. A training keeps nothing in between: started again, it begins at its first "
+    "step.",
+    "study run": "What workers had is given back to the study's ledger. Started again, the study goes on with what is "
+    "left.",
+    "study begin": "A study has begun either wholly or not at all.",
+}
+"""What a run that was stopped, or is lost, leaves."""
+
+
+def runs_html(runs: Iterable[RunSummary], progress: Mapping[str, Progress], root: Path) -> str:
+    """The list; a row leads to its run.
+
+    Args:
+        progress: of those that go on, by their ids.
+    """
+    rows = [
+        (
+            f"{run.began:%Y-%m-%d %H:%M}",
+            Link(run.verb or run.run_id, RunLink(run.run_id).query()),
+            run.about,
+            Swatch(run.state, COLOURS.get(run.state, COLOURS["damaged"])),
+            running_text(progress[run.run_id]) if run.run_id in progress else outcome_text(run, root),
+            duration_text(run.seconds),
+            run.job.job.by if run.job else "command line" if run.record else "",
+        )
+        for run in runs
+    ]
+    return html_tables.table(_COLUMNS, rows, label="Runs")
+
+
+def running_text(progress: Progress) -> str:
+    """How far a run is, in a line."""
+    done = done_text(progress)
+    left = "" if progress.left_s is None else f", about {duration_text(progress.left_s)} left"
+    return f"{done} {progress.unit}{left}" if done else ""
+
+
+def outcome_text(run: RunSummary, root: Path) -> str:
+    """How it came out, in a line."""
+    if run.damage:
+        return without_folders(run.damage, root)
+    if run.record and run.record.slides:
+        return states_text(run.record.slides)
+    if run.record and run.record.models:
+        return f"best model {run.record.models.get('best', '')}"
+    if run.job and not run.runs:
+        return ending_text(run.job)
+    return run.record.outcome if run.record else ""
+
+
+def ending_text(status: JobStatus) -> str:
+    """How a job ended, beside its state in one word."""
+    ending, stop = status.ending, status.stop
+    if ending is None:
+        return "" if status.runs else "its process is gone: it was killed, or its computer was started again"
+    if ending.exit_code == 0:
+        return ""
+    if ending.is_stopped:
+        killed = ", killed because it did not end by itself" if ending.is_killed else ""
+        return f"by {stop.by if stop else 'the system'}{killed}"
+    return f"exit code {ending.exit_code}" if ending.exit_code > 0 else f"ended by signal {-ending.exit_code}"
+
+
+def last_words(lines: Sequence[str]) -> str:
+    """The last line of a log that a person can read as a sentence; empty where there is none."""
+    readable = (line for line in reversed(lines) if line[:1].isalpha())
+    return next(readable, "")
+
+
+def command_text(argv: Sequence[str], root: Path) -> str:
+    """A command line as it is typed, without folders of this computer."""
+    return " ".join(["gemslide", *(without_folders(shlex.quote(word), root) for word in argv)])
+
+
+def states_text(states: Mapping[str, int]) -> str:
+    """ "3 done, 1 refused"."""
+    return ", ".join(f"{number:,} {as_text(state)}" for state, number in states.items())
+
+
+def run_facts(run: RunSummary, progress: Progress) -> dict[str, str]:
+    """Short facts above everything else."""
+    facts = {"Started (UTC)": f"{run.began:%Y-%m-%d %H:%M:%S}"}
+    if run.seconds is not None:
+        facts["Running for" if run.runs else "Took"] = duration_text(run.seconds)
+    if done := done_text(progress):
+        facts[f"{progress.unit.capitalize()} done"] = done
+    if run.runs and progress.done and run.seconds:
+        facts["Rate"] = f"{progress.done / run.seconds * 60:.3g} per min"
+    if run.runs and progress.left_s is not None:
+        facts["Left, about"] = duration_text(progress.left_s)
+    return facts
+
+
+def done_text(progress: Progress) -> str:
+    """ "3 of 10"; empty where nothing is done and nobody knows of how much."""
+    if progress.total is None:
+        return f"{progress.done:,}" if progress.done else ""
+    return f"{progress.done:,} of {progress.total:,}"
+
+
+def progress_html(done: int, total: int, unit: str) -> str:
+    """A bar of what is done and what is left."""
+    done = min(done, total)
+    parts = {f"{unit} done": done, f"{unit} left": total - done}
+    return html_tables.bar(parts, dict(zip(parts, ("#1565c0", "#d5d9e0"), strict=True)))
+
+
+def log_text(lines: Iterable[str], root: Path) -> str:
+    """The end of a log, without folders of this computer, and without the tables that are drawn for a terminal."""
+    return "\n".join(without_folders(line, root) for line in lines if not "\u2500" <= line[:1] <= "\u257f")
+
+
+def slides_html(counted: Counted, root: Path) -> str:
+    """Slides that did not end well, with the reason."""
+    columns = (Column("Slide"), Column("State"), Column("Code"), Column("Reason", "long"))
+    rows = (
+        (each["slide_id"], each["status"], each["code"], without_folders(each["message"], root)) for each in counted.bad
+    )
+    return html_tables.table(columns, rows, label="Slides without a result")
+
+
+def links_html(slides: Sequence[str], model: str | None) -> str:
+    """Slides that ended well, each leading to its page."""
+    more = {"model": model} if model else {}
+    rows = ((Link(slide, {"slide": slide, **more}),) for slide in slides)
+    return html_tables.table((Column("Slide"),), rows, label="Finished slides")
+
+
+def curves_html(curves: Curves) -> dict[str, str]:
+    """Charts by heading."""
+    losses, shares = _chart(curves, _LOSSES, "Loss"), _chart(curves, _SHARES, "Validation", y_to=1.0)
+    return {heading: chart for heading, chart in (("Loss", losses), ("Validation", shares)) if chart}
+
+
+def epochs_html(curves: Curves) -> str:
+    """A row per validation."""
+    rows = epochs(curves)
+    figures = sorted({tag for row in rows for tag in row if tag.startswith("val/")})
+    columns = [Column("Epoch", "number"), Column("Steps", "number"), Column("Training loss", "number")]
+    columns += [Column(f"Validation {tag.removeprefix('val/').replace('_', ' ')}", "number") for tag in figures]
+    cells = (
+        [number, int(row["step"]), *(f"{row[tag]:.4f}" if tag in row else "" for tag in ("train/epoch_loss", *figures))]
+        for number, row in enumerate(rows, start=1)
+    )
+    return html_tables.table(columns, cells, label="Epochs") if rows else ""
+
+
+def _chart(curves: Curves, wanted: Sequence[tuple[str, str, str, str]], label: str, y_to: float | None = None) -> str:
+    drawn = [
+        Curve(name, [(step + 1, value) for step, value in thinned(curves.points[tag], _MAX_POINTS)], colour, style)
+        for tag, name, colour, style in wanted
+        if tag in curves.points
+    ]
+    return line_chart(drawn, label=f"{label} by step", x_name="step", y_to=y_to)
+
+
+def flat(settings: Mapping[str, object], above: str = "") -> list[tuple[str, str]]:
+    """Settings as (name, value), tables in tables by names with dots; at most 200."""
+    rows: list[tuple[str, str]] = []
+    for name, value in list(settings.items())[:_MAX_SETTINGS]:
+        if isinstance(value, dict) and value and above.count(".") < 3:
+            rows += flat(value, f"{above}{name}.")
+        else:
+            rows.append((f"{above}{name}", str(value)))
+    return rows[:_MAX_SETTINGS]
