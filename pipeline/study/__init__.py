@@ -34,7 +34,7 @@ __all__, __getattr__ = public_names(
         "signing": "SigningKey new_key open_key read_public_key",
         "slurm": "array_script",
         "starters": "check_place order_for start_workers",
-        "study": "Study begin_study begun_study check_leakage open_study patiently work_on",
+        "study": "Study begin_study begun_study check_leakage open_study patiently this_process work_on",
         "tables": "audit metadata SLIDE_STATES",
     },
 )
