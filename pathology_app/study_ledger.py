@@ -122,7 +122,11 @@ _SHARED: dict[Path, StudyLedger] = {}
 
 def current_study_ledger() -> StudyLedger:
     """The ledger of the project that this process serves."""
-    project = current_cache().project
+    return study_ledger_of(current_cache().project)
+
+
+def study_ledger_of(project: Project) -> StudyLedger:
+    """The ledger of a project, opened once in this process."""
     return _SHARED.setdefault(project.root, StudyLedger(project))
 
 

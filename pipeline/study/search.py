@@ -66,3 +66,10 @@ def find_slides(ledger: Ledger, study_id: str, wanted: SlideSearch, *, skip: int
         found(connection, study_id)
         total = connection.scalar(select(func.count()).select_from(slide).where(*conditions))
         return FoundSlides(connection.execute(page).all(), int(total or 0))
+
+
+def slide_states(ledger: Ledger) -> list[tuple[str, str, str]]:
+    """How every slide stands in every study: (slide, study, state)."""
+    chosen = select(slide.c.slide_id, slide.c.study_id, slide.c.state)
+    with ledger.database.read() as connection:
+        return [(slide_id, study_id, state) for slide_id, study_id, state in connection.execute(chosen)]
