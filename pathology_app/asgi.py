@@ -17,6 +17,7 @@ from streamlit import config
 from pathology_app.access.environment import SCRIPT, access_by_environment
 from pathology_app.access.guard import Access, Guard
 from pathology_app.interpreter import share_with_tiles
+from pathology_app.slide_index.index import close_slide_indexes, current_index
 from pathology_app.study_ledger import close_study_ledgers
 from pathology_app.tiles.cache import current_cache
 from pathology_app.tiles.routes import viewer_routes
@@ -33,8 +34,12 @@ OPTIONS = {
     "client.toolbarMode": "viewer",
     "client.showErrorDetails": "none",
     "logger.level": "warning",
-    "theme.base": "light",
-    "theme.primaryColor": "#b0175b",
+    # Light or dark as the browser is, since no base is chosen.
+    "theme.light.primaryColor": "#b0175b",
+    "theme.dark.primaryColor": "#ff7fb2",
+    "theme.dark.backgroundColor": "#12151c",
+    "theme.dark.secondaryBackgroundColor": "#1d212b",
+    "theme.dark.textColor": "#eceef4",
 }
 """How Streamlit runs here. Its variables in the environment count only under `streamlit run`."""
 
@@ -67,7 +72,9 @@ def _before(pages: st.App, routes: Sequence[BaseRoute]) -> ASGIApp:
 
 @asynccontextmanager
 async def _lifespan(_: st.App) -> AsyncIterator[None]:
-    """Pages and tiles share a process from here on. Databases are told when it ends."""
+    """Pages and tiles share a process from here on. The index begins to fill. Databases are told when it ends."""
     share_with_tiles()
+    current_index()
     yield
+    close_slide_indexes()
     close_study_ledgers()

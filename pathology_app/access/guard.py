@@ -30,7 +30,7 @@ MAX_WEBSOCKETS = 200
 PAGES = ("/", "/worklist", "/slide")
 WEBSOCKET = "/_stcore/stream"
 _SERVED = re.compile(
-    r"/(static|tiles|overlays|layers|damaged|thumbnails|viewer)/.*|/favicon\.png|/_stcore/(health|host-config)",
+    r"/(static|tiles|overlays|layers|damaged|thumbnails|heatmaps|exports|viewer)/.*|/favicon\.png|/_stcore/(health|host-config)",
     re.ASCII,
 )
 """Beside the pages. Streamlit's metrics, uploads, media, log-in and agent routes are not served."""

@@ -24,6 +24,7 @@ MAX_TILES = 2**53
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 Text = Annotated[str, Field(max_length=MAX_TEXT)]
 ClassName = Annotated[str, Field(max_length=2 * MAX_CLASS_NAME_LENGTH)]
+Side = Annotated[int, Field(gt=0, le=2**31)]
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
@@ -58,7 +59,7 @@ class SlideFacts(_Strict):
     slide_id: Name
     stamp: Text
     version: Text | None = None
-    size_wh_px0: tuple[Annotated[int, Field(gt=0)], Annotated[int, Field(gt=0)]] | None = None
+    size_wh_px0: tuple[Side, Side] | None = None
     mpp0: Annotated[float, Field(gt=0)] | None = None
     tissue_mm2: Annotated[float, Field(ge=0)] | None = None
     stain: Text | None = None

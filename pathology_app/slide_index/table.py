@@ -58,6 +58,7 @@ class Wanted:
         min_score: of a hotspot.
         state: a reader's word for a slide, or a study's.
         quality: the verdict; "" is none.
+        slide_id: this one alone.
         sort: a key of `SORTS`. Ties go by name.
         is_reversed: the other way round; what is not known stays last.
         readings: a person's words for slides; of the others it is `first_word`.
@@ -73,6 +74,7 @@ class Wanted:
     site: str | None = None
     scanner: str | None = None
     case_id: str | None = None
+    slide_id: str | None = None
     sort: str = "slide"
     is_reversed: bool = False
     readings: Mapping[str, str] = field(default_factory=dict)
@@ -221,6 +223,7 @@ class SlideTable:
             "site": wanted.site,
             "scanner": wanted.scanner,
             "case": wanted.case_id,
+            "slide": wanted.slide_id,
             **{f"word{at}": word for at, word in enumerate(wanted.words)},
             **more,
         }
@@ -245,7 +248,12 @@ def _where(wanted: Wanted) -> str:
         terms.append(f"(coalesce(word, :first_word) = :state OR {in_study})")
     if wanted.quality is not None:
         terms.append("coalesce(verdict, '') = :quality AND facts IS NOT NULL")
-    equals = {"site = :site": wanted.site, f"{_SCANNER} = :scanner": wanted.scanner, "case_id = :case": wanted.case_id}
+    equals = {
+        "site = :site": wanted.site,
+        f"{_SCANNER} = :scanner": wanted.scanner,
+        "case_id = :case": wanted.case_id,
+        "slide.slide_id = :slide": wanted.slide_id,
+    }
     terms += [term for term, value in equals.items() if value is not None]
     return f"WHERE {' AND '.join(terms)}" if terms else ""
 

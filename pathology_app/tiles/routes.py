@@ -5,6 +5,8 @@
     /layers/{slide_id}/tissue.png      /layers/{slide_id}/quality/{score_index}.png
     /damaged/{slide_id}.png
     /thumbnails/{slide_id}.jpg
+    /heatmaps/{slide_id}/{model_id}/{class_index}.png      to lie over the thumbnail
+    /exports/{slide_id}/{model_id}/{file}                  see exports.py
     /viewer/viewer-{hash}.js
 
 Links carry `?v=` with the version of what they show, so browsers may keep the answers for ever.
@@ -15,6 +17,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,10 +29,12 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from pathology_app.access.people import Person, person_of
+from pathology_app.access.people import ForbiddenError, Person, person_of
 from pathology_app.text import READ_ERRORS, message_of
 from pathology_app.tiles.body_cache import BodyCache
 from pathology_app.tiles.cache import BadLinkError, OpenSlide, SlideCache, UnknownNameError
+from pathology_app.tiles.exports import ExportServer
+from pathology_app.tiles.heat_maps import heat_map_png
 from pathology_app.tiles.overlay_png import mask_png, overlay_png
 from pathology_app.tiles.tile_body import MEDIA_TYPE, tile_body
 from pathology_app.viewer.bundle import bundle_path
@@ -106,6 +111,19 @@ class TileServer:
             return Found(slide.version, lambda: Rendered(render_thumbnail_jpeg(slide.reader, THUMBNAIL_PX)))
 
         return await self._answer(request, (slide_id, "", "thumbnail"), "thumbnail", find, "image/jpeg")
+
+    async def heat_map(self, request: Request) -> Response:
+        (index,) = _numbers(request, r"(\d{1,9})\.png", "{class_index}.png")
+        slide_id, model_id = request.path_params["slide_id"], request.path_params["model_id"]
+
+        def find() -> Found:
+            known = self._cache.class_names(slide_id, model_id)
+            if index >= len(known.class_names):
+                raise NoSuchTileError(f"class {index}: the model has classes 0 to {len(known.class_names) - 1}")
+            draw = partial(heat_map_png, self._cache, slide_id, model_id, index, THUMBNAIL_PX)
+            return Found(known.version, lambda: Rendered(draw()))
+
+        return await self._answer(request, (slide_id, model_id), f"heat-{index}", find, "image/png")
 
     async def damaged(self, request: Request) -> Response:
         (slide_id,) = _match(request, r"(.+)\.png", "{slide_id}.png")
@@ -239,12 +257,16 @@ def viewer_routes(cache: SlideCache) -> list[BaseRoute]:
             ("/layers/{slide_id}/{rest:path}", server.layer, ()),
             ("/damaged/{rest:path}", server.damaged, ()),
             ("/thumbnails/{rest:path}", server.thumbnail, ()),
+            ("/heatmaps/{slide_id}/{model_id}/{rest:path}", server.heat_map, ()),
+            ("/exports/{slide_id}/{model_id}/{rest:path}", ExportServer(cache).file, ()),
             # Of all that is sent here, only this is not compressed already.
             ("/viewer/{rest:path}", viewer_bundle, (Middleware(GZipMiddleware),)),
             # Else Streamlit would answer with its page.
             ("/tiles/{rest:path}", _bad_link, ()),
             ("/overlays/{rest:path}", _bad_link, ()),
             ("/layers/{rest:path}", _bad_link, ()),
+            ("/heatmaps/{rest:path}", _bad_link, ()),
+            ("/exports/{rest:path}", _bad_link, ()),
         )
     ]
 
@@ -268,6 +290,8 @@ def _with_json_errors(handler: Handler, root: Path) -> Handler:
 def _status(error: Exception) -> int:
     if isinstance(error, BadLinkError):
         return 400
+    if isinstance(error, ForbiddenError):
+        return 403
     return 404 if isinstance(error, (NoSuchTileError, UnknownNameError)) else 500
 
 
