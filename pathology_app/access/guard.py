@@ -36,7 +36,7 @@ _SERVED = re.compile(
 """Beside the pages. Streamlit's metrics, uploads, media, log-in and agent routes are not served."""
 
 _METHODS = ("GET", "HEAD", "OPTIONS")
-_FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip", "via")
+FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip", "via")
 
 
 @dataclass(frozen=True)
@@ -195,7 +195,7 @@ def _check_request(scope: Scope) -> None:
 def _is_local(scope: Scope) -> bool:
     """Whether caller and server are both on this computer's loopback, with no proxy between them that says so."""
     client, server = scope.get("client") or (None,), scope.get("server") or (None,)
-    is_forwarded = any(name in Headers(scope=scope) for name in _FORWARDED)
+    is_forwarded = any(name in Headers(scope=scope) for name in FORWARDED)
     return is_loopback(client[0]) and is_loopback(server[0]) and not is_forwarded
 
 

@@ -3,6 +3,8 @@ import OpenSeadragon from "openseadragon";
 import { commandsOf } from "./commands";
 import { DamagedAreas } from "./damaged";
 import { box } from "./elements";
+import { ExportMenu, save } from "./export/export_menu";
+import { pictureOf } from "./export/view_picture";
 import { FactsPanel } from "./facts_panel";
 import { GamepadControl } from "./gamepad";
 import type { Point } from "./geometry";
@@ -11,13 +13,13 @@ import { Hotspots } from "./hotspots";
 import { Keys } from "./keys";
 import { LayerPanel } from "./layers/layer_panel";
 import { Layers } from "./layers/layers";
-import { Legend } from "./legend";
+import { Legend, type LegendEntry } from "./legend";
 import { AT, LAYERS, LinkState, OVERLAY, viewOf, viewText } from "./link_state";
 import { Navigation } from "./navigation";
 import { Picture } from "./picture";
 import { ReadAhead } from "./read_ahead";
 import { Readout } from "./readout";
-import { ScaleBar } from "./scale_bar";
+import { magnificationText, ScaleBar } from "./scale_bar";
 import { SidePanel } from "./side_panel";
 import { Status } from "./status";
 import { createTileSource } from "./tile_source";
@@ -46,6 +48,7 @@ export class SlideViewer {
   readonly picture: Picture;
   readonly stage = box("stage");
   damaged: DamagedAreas | null = null;
+  private readonly exportMenu = new ExportMenu(() => this.exportPng());
   private readonly facts = new FactsPanel();
   private readonly status = new Status();
   private readonly scaleBar = new ScaleBar();
@@ -71,6 +74,7 @@ export class SlideViewer {
     this.panel.add("Layers", this.layerPanel.element);
     this.panel.add("Under the last click", this.facts.probe);
     this.panel.add("Slide", this.facts.slide, false);
+    this.toolbar.extras.append(this.exportMenu.element);
     this.host.append(this.toolbar.element, box("body", this.stage, this.panel.element));
     this.osd = OpenSeadragon(optionsOf(this.stage, createTileSource(data.slide, this.tiles, { onHoles: () => this.status.note(DAMAGED_STORE) }), true));
     this.navigation = new Navigation(this.osd, data.slide);
@@ -94,6 +98,7 @@ export class SlideViewer {
     this.layers.replace(data.layers);
     this.layerPanel.update();
     this.facts.update(data);
+    this.exportMenu.update(data.exports);
     this.hotspots.replace(data.hotspots, this.layers.first?.style.threshold ?? 0);
     this.toolbar.show(data.hotspots.length > 0, this.toolbox.inHand);
     data.notes.forEach((note) => this.status.note(note));
@@ -103,6 +108,29 @@ export class SlideViewer {
     }
     this.showLegend();
     this.draw();
+  }
+
+  /** Save a picture of the view. */
+  exportPng(): void {
+    save(this.viewPicture(), `${this.data.slide.slide_id}_view.png`);
+  }
+
+  private viewPicture(): HTMLCanvasElement {
+    const { slide } = this.data;
+    const um_per_px = slide.mpp0 / this.navigation.transform().scale;
+    const { x, y } = this.middle();
+    return pictureOf({
+      sheets: [this.osd.drawer.canvas as HTMLCanvasElement, this.picture.canvas],
+      ground: getComputedStyle(this.stage).backgroundColor,
+      ratio: window.devicePixelRatio,
+      um_per_px,
+      legend: this.shownLayers(),
+      said: [
+        `Slide ${slide.slide_id}, ${magnificationText(um_per_px, slide.mpp0)}`,
+        `Middle: ${Math.round(x * slide.mpp0)} µm right, ${Math.round(y * slide.mpp0)} µm down from the slide's corner`,
+        ...this.layers.shown.map(({ info, style }) => `${info.group}: ${info.label}${info.is_mask ? "" : `, threshold ${style.threshold.toFixed(2)}`}`),
+      ],
+    });
   }
 
   destroy(): void {
@@ -306,8 +334,12 @@ export class SlideViewer {
     this.draw();
   }
 
+  private shownLayers(): LegendEntry[] {
+    return this.layers.shown.map(({ info, style }) => ({ label: info.label, style, isMask: info.is_mask }));
+  }
+
   private showLegend(): void {
-    this.legend.show(this.layers.shown.map(({ info, style }) => ({ label: info.label, style, isMask: info.is_mask })));
+    this.legend.show(this.shownLayers());
   }
 
   /** The stage is another size: OpenSeadragon looks for that itself, a moment later. */
