@@ -16,6 +16,8 @@ field    from the key that leads to the next field of view until it is drawn who
 switch   from a click in the worklist to the first whole picture
 page     from an empty browser to a picture that can be moved
 repaint  from a threshold to the coloured overlay
+worklist of 100,000 slides: from an empty browser to the first row, while slides are still being read and after; another
+         page, a filter typed, a heading that sorts, the gallery
 pan      frames a second while the slide glides under its overlay
 
 Milliseconds are medians and 95th percentiles. Prints a JSON line for each; `busy` is the share of the machine's cores
@@ -38,6 +40,7 @@ from benchmarks.machine import circumstances
 from benchmarks.viewer_clients import milliseconds
 from benchmarks.viewer_setting import CELLS, folder_for, made, others
 from benchmarks.viewer_tiles import memory, readers, tile
+from benchmarks.viewer_worklist import worklist
 from pipeline.project import Project
 from tests.browser.conftest import CHROMIUM, FLAGS, wait_for
 from tests.pathology_app.started_app import StartedApp, started_app
@@ -91,7 +94,7 @@ def main() -> None:
     options = parser.parse_args()
     measures: dict[str, Callable[[StartedApp, Project, int], dict[str, Any]]] = {
         "tile": tile, "readers": readers, "memory": memory, "field": field, "switch": switch, "page": first_page,
-        "repaint": repaint, "pan": pan,
+        "repaint": repaint, "pan": pan, "worklist": worklist,
     }  # fmt: skip
     with folder_for(options.folder) as folder:
         project = made(folder, options.side_px)

@@ -34,7 +34,7 @@ a.gs-go:focus-visible, .gs-case > summary:focus-visible { outline: 2px solid var
   overflow: hidden; }
 .gs-picture img { grid-area: 1 / 1; display: block; object-fit: contain; }
 .gs-table .gs-picture img { width: 136px; height: 82px; }
-.gs-table tbody tr:has(.gs-picture) td { vertical-align: middle; }
+.gs-table:has(.gs-picture) tbody td { vertical-align: middle; }
 .gs-table td:has(.gs-picture) { width: 1%; }
 .gs-scroll { overflow-x: auto; }
 @media (max-width: 1499px) { .gs-from-1500 { display: none; } }
@@ -51,9 +51,9 @@ a.gs-go:focus-visible, .gs-case > summary:focus-visible { outline: 2px solid var
   margin-bottom: 8px; }
 .gs-bar span { min-width: 3px; }
 .gs-swatch { display: inline-block; width: 11px; height: 11px; border-radius: 2px; margin-right: 8px; }
-.gs-cards { display: grid; grid-template-columns: repeat(auto-fill, minmax(220px, 1fr)); gap: 14px; list-style: none;
-  margin: 0 0 12px; padding: 0; }
-.gs-cards li.gs-card { display: flex; flex-direction: column; gap: 2px; margin: 0; padding: 8px;
+.gs-cards { display: grid; grid-template-columns: repeat(auto-fill, minmax(220px, 1fr)); gap: 14px;
+  margin: 0 0 12px; }
+.gs-card { display: flex; flex-direction: column; gap: 2px; margin: 0; padding: 8px;
   border: 1px solid var(--gs-line);
   border-radius: 8px; font-size: 0.875rem; overflow-wrap: anywhere; unicode-bidi: isolate; position: relative; }
 .gs-card:hover { background: var(--gs-raised); }
@@ -69,8 +69,8 @@ a.gs-go:focus-visible, .gs-case > summary:focus-visible { outline: 2px solid var
 .gs-case { border-bottom: 1px solid var(--gs-thin); }
 .gs-case > summary { display: flex; flex-wrap: wrap; align-items: center; gap: 4px 20px; min-height: 44px;
   font-size: 0.95rem; cursor: pointer; }
-.gs-case > summary::before { content: "▸"; color: var(--gs-faint); }
-.gs-case[open] > summary::before { content: "▾"; }
+.gs-case > summary::before { content: "▶"; width: 1rem; color: var(--gs-faint); font-size: 0.8rem; }
+.gs-case[open] > summary::before { content: "▼"; }
 .gs-case > summary strong { min-width: 9rem; overflow-wrap: anywhere; unicode-bidi: isolate; }
 .gs-case > div { padding: 0 0 10px 22px; }
 a.gs-button { display: inline-flex; align-items: center; min-height: 40px; padding: 0 14px; border-radius: 8px;

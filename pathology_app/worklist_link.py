@@ -115,7 +115,7 @@ class WorklistLink:
             bool(value) for value in (self.only_predicted, self.state, self.quality, self.site, self.scanner, self.case)
         ) + (self.min_score is not None)
 
-    def wanted(self, readings: Mapping[str, str], first_word: str) -> Wanted:
+    def wanted(self, readings: Mapping[str, str], reading_words: tuple[str, ...]) -> Wanted:
         """As the index is asked. Arguments: as in `Wanted`."""
         model_id, class_name = self.score_of or ("", "")
         return Wanted(
@@ -132,7 +132,7 @@ class WorklistLink:
             sort=self.sort,
             is_reversed=self.is_reversed,
             readings=readings,
-            first_word=first_word,
+            reading_words=reading_words,
         )
 
 

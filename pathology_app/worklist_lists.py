@@ -19,7 +19,9 @@ LOADING = '<div class="gs-loading" role="status">Reading slides…</div>'
 def slides_html(rows: Sequence[WorklistRow], link: WorklistLink) -> str:
     """Slides as the link wants them shown."""
     if link.view == GALLERY:
-        return f'<ul class="gs-cards" aria-label="Slides">{"".join(_card(row, link) for row in rows)}</ul>'
+        return (
+            f'<div class="gs-cards" role="list" aria-label="Slides">{"".join(_card(row, link) for row in rows)}</div>'
+        )
     return table(columns(link), (row.cells(link) for row in rows), label="Slides")
 
 
@@ -54,7 +56,7 @@ def _card(row: WorklistRow, link: WorklistLink) -> str:
     ]
     drawn = "".join(f'<span class="{kind}">{_escaped(text)}</span>' for kind, text in lines if text)
     to = row.link(link)
-    return f'<li class="gs-card">{picture}{link_html(to.text, to.query)}{drawn}</li>'
+    return f'<div class="gs-card" role="listitem">{picture}{link_html(to.text, to.query)}{drawn}</div>'
 
 
 def _case(case: Case, rows: Sequence[WorklistRow], link: WorklistLink) -> str:

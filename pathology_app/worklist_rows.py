@@ -83,7 +83,7 @@ class WorklistRow:
         return (
             self.picture,
             self.link(link),
-            cohort.case_id,
+            None if link.by_case else cohort.case_id,
             self.listed.reading,
             self.readers,
             self.score(link),

@@ -37,8 +37,9 @@ class Look:
 
     @property
     def wanted(self) -> Wanted:
-        states = self.readings.states if self.readings else {}
-        return self.link.wanted(states, self.readings.words[0] if self.readings else "")
+        return (
+            self.link.wanted(self.readings.states, self.readings.words) if self.readings else self.link.wanted({}, ())
+        )
 
 
 def page() -> None:
@@ -81,9 +82,9 @@ def _next_unread(place: st.delta_generator.DeltaGenerator, look: Look) -> None:
     if found:
         query = {**look.link.query(), "slide": found[0].slide_id}
         number = look.index.table.count(wanted)
-        place.html(link_html(f"Next {wanted.first_word} ({number:,})", query, "gs-go gs-button"))
+        place.html(link_html(f"Next {wanted.state} ({number:,})", query, "gs-go gs-button"))
     else:
-        place.caption(f"None of these is {wanted.first_word}.")
+        place.caption(f"None of these is {wanted.state}.")
 
 
 def _slides(look: Look, was_swept: bool) -> None:

@@ -26,12 +26,13 @@ LEFT JOIN (SELECT key AS slide_id, value AS word FROM json_each(:readings)) AS r
 """
 _SCORE = """(SELECT max(score) FROM score WHERE score.slide_id = slide.slide_id
     AND (:model IS NULL OR model_id = :model) AND (:class IS NULL OR class_name = :class))"""
+_WORD = "coalesce(word, json_extract(:reading_words, '$[0]'), '')"
 _SCANNER = "coalesce(slide.scanner, cohort.scanner)"
 SORTS: Mapping[str, tuple[str, bool]] = {
     "slide": ("slide.slide_id", False),
     "case": ("cohort.case_id", False),
     "score": (_SCORE, True),
-    "state": ("coalesce(reading.word, :first_word)", False),
+    "state": (f"(SELECT key FROM json_each(:reading_words) WHERE value = {_WORD})", False),
     "quality": ("verdict", True),
     "damaged": ("damaged", True),
     "tissue": ("tissue", True),
@@ -61,7 +62,8 @@ class Wanted:
         slide_id: this one alone.
         sort: a key of `SORTS`. Ties go by name.
         is_reversed: the other way round; what is not known stays last.
-        readings: a person's words for slides; of the others it is `first_word`.
+        readings: a person's words for slides.
+        reading_words: all such words, in the order of work; the first is that of the other slides.
     """
 
     words: Sequence[str] = ()
@@ -78,7 +80,7 @@ class Wanted:
     sort: str = "slide"
     is_reversed: bool = False
     readings: Mapping[str, str] = field(default_factory=dict)
-    first_word: str = ""
+    reading_words: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -167,7 +169,7 @@ class SlideTable:
     def find(self, wanted: Wanted, *, skip: int, limit: int) -> list[Listed]:
         """Slides in the order wanted."""
         columns = (
-            "slide.slide_id, facts, case_id, label, site, cohort.scanner, coalesce(word, :first_word), "
+            f"slide.slide_id, facts, case_id, label, site, cohort.scanner, {_WORD}, "
             "(SELECT json_group_array(json_array(study_id, state)) FROM in_study WHERE slide_id = slide.slide_id)"
         )
         text = f"SELECT {columns} {_FROM} {_where(wanted)} {_order(wanted)} LIMIT :limit OFFSET :skip"
@@ -214,7 +216,7 @@ class SlideTable:
     def _read(self, text: str, wanted: Wanted, **more: int) -> list[tuple[Any, ...]]:
         values = {
             "readings": json.dumps(dict(wanted.readings)),
-            "first_word": wanted.first_word,
+            "reading_words": json.dumps(wanted.reading_words),
             "model": wanted.model_id,
             "class": wanted.class_name,
             "min_score": wanted.min_score,
@@ -245,7 +247,7 @@ def _where(wanted: Wanted) -> str:
         terms.append(f"{_SCORE} >= :min_score")
     if wanted.state is not None:
         in_study = "EXISTS (SELECT 1 FROM in_study WHERE slide_id = slide.slide_id AND state = :state)"
-        terms.append(f"(coalesce(word, :first_word) = :state OR {in_study})")
+        terms.append(f"({_WORD} = :state OR {in_study})")
     if wanted.quality is not None:
         terms.append("coalesce(verdict, '') = :quality AND facts IS NOT NULL")
     equals = {

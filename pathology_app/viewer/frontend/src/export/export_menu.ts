@@ -55,10 +55,12 @@ export class ExportMenu {
     const code = document.createElement("code");
     code.textContent = command;
     const copy = button("Copy", "Copy the command", () => {
-      void navigator.clipboard.writeText(command).then(
-        () => (copy.textContent = "Copied"),
-        () => window.getSelection()?.selectAllChildren(code), // where the browser keeps its clipboard to itself
-      );
+      const select = (): void => window.getSelection()?.selectAllChildren(code);
+      // Browsers keep their clipboard from pages that came by plain http from another computer.
+      const copied = navigator.clipboard?.writeText(command).then(() => void (copy.textContent = "Copied"), select);
+      if (!copied) {
+        select();
+      }
     });
     return box("napari", "Open in napari: on a computer that has the project, run", code, copy);
   }
