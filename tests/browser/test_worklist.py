@@ -137,8 +137,8 @@ def test_the_picture_of_the_view_is_what_the_screen_shows(page: Page, server: Se
     open_slide(page, server)
     # What lies over the slide on the screen and is in the picture's strip, or not in it.
     page.evaluate(
-        "document.querySelectorAll('*').forEach((each) => each.shadowRoot?.querySelectorAll('.stage .panel, .navigator')"
-        ".forEach((panel) => (panel.style.visibility = 'hidden')))"
+        "[...document.querySelectorAll('*')].map((each) => each.shadowRoot).filter(Boolean).forEach((root) => "
+        "root.querySelectorAll('.stage .panel, .navigator').forEach((panel) => (panel.style.visibility = 'hidden')))"
     )
     page.locator(".export > summary").click()
     with page.expect_download() as download:
