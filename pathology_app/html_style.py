@@ -34,7 +34,7 @@ a.gs-go:focus-visible, .gs-case > summary:focus-visible { outline: 2px solid var
   overflow: hidden; }
 .gs-picture img { grid-area: 1 / 1; display: block; object-fit: contain; }
 .gs-table .gs-picture img { width: 136px; height: 82px; }
-.gs-table:has(.gs-picture) tbody td { vertical-align: middle; }
+.gs-table tbody tr:has(a.gs-go) td, .gs-table:has(.gs-picture) tbody td { vertical-align: middle; }
 .gs-table td:has(.gs-picture) { width: 1%; }
 .gs-scroll { overflow-x: auto; }
 @media (max-width: 1499px) { .gs-from-1500 { display: none; } }

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from pathology_app.access.people import Person
 from pathology_app.study_ledger import current_study_ledger
-from pipeline.study.seen_slides import slides_seen
+from pipeline.study.search import slides_seen
 
 
 class ReadingStates(Protocol):
