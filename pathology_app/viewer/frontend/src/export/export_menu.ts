@@ -3,6 +3,7 @@
 import { box, button } from "../elements";
 import type { Exports } from "../types";
 
+const EDGE_PX = 8;
 const STYLE = `
 .export { position: relative; }
 .export > summary { display: inline-flex; align-items: center; min-height: 32px; padding: 0 10px; border: 1px solid var(--line); border-radius: 6px; cursor: pointer; list-style: none; }
@@ -33,6 +34,7 @@ export class ExportMenu {
         summary.focus();
       }
     });
+    this.element.addEventListener("toggle", () => this.keepInWindow());
     this.element.addEventListener("focusout", ({ relatedTarget }) => {
       if (relatedTarget instanceof Node && !this.element.contains(relatedTarget)) {
         this.element.open = false;
@@ -49,6 +51,14 @@ export class ExportMenu {
     const picture = button("Picture of this view (PNG)", "Save what is seen now, with scale bar and colours", () => this.savePicture());
     const refused = box("hint", "You may look at this slide, but not export it.");
     this.list.replaceChildren(...(may_export ? [picture, ...links] : [refused]), this.napari(command));
+  }
+
+  /** The toolbar wraps: its button may stand at either side of the window. */
+  private keepInWindow(): void {
+    this.list.style.translate = "";
+    const { left, right } = this.list.getBoundingClientRect();
+    const shift = Math.max(0, EDGE_PX - left) - Math.max(0, right - window.innerWidth + EDGE_PX);
+    this.list.style.translate = `${shift}px`;
   }
 
   private napari(command: string): HTMLElement {
