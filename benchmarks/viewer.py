@@ -16,6 +16,8 @@ field    from the key that leads to the next field of view until it is drawn who
 switch   from a click in the worklist to the first whole picture
 page     from an empty browser to a picture that can be moved
 repaint  from a threshold to the coloured overlay
+worklist of 100,000 slides: from an empty browser to the first row, while slides are still being read and after; another
+         page, a filter typed, a heading that sorts, the gallery
 pan      frames a second while the slide glides under its overlay
 annotations   a slide with 100,000 outlines: from the first question about them until all that is seen of them is drawn,
          asked for the first time since the app began and again; frames a second while it glides under them
@@ -40,6 +42,7 @@ from benchmarks.machine import circumstances
 from benchmarks.viewer_clients import milliseconds
 from benchmarks.viewer_setting import CELLS, annotated, folder_for, made, others
 from benchmarks.viewer_tiles import memory, readers, tile
+from benchmarks.viewer_worklist import worklist
 from pipeline.project import Project
 from tests.browser.conftest import CHROMIUM, FLAGS, wait_for
 from tests.pathology_app.started_app import StartedApp, started_app
@@ -93,7 +96,7 @@ def main() -> None:
     options = parser.parse_args()
     measures: dict[str, Callable[[StartedApp, Project, int], dict[str, Any]]] = {
         "tile": tile, "readers": readers, "memory": memory, "field": field, "switch": switch, "page": first_page,
-        "repaint": repaint, "pan": pan, "annotations": annotations,
+        "repaint": repaint, "pan": pan, "annotations": annotations, "worklist": worklist,
     }  # fmt: skip
     with folder_for(options.folder) as folder:
         project = made(folder, options.side_px)

@@ -18,6 +18,7 @@ from pathology_app.access.environment import SCRIPT, access_by_environment
 from pathology_app.access.guard import Access, Guard
 from pathology_app.annotating.routes import annotation_routes
 from pathology_app.interpreter import share_with_tiles
+from pathology_app.slide_index.index import close_slide_indexes, current_index
 from pathology_app.study_ledger import close_study_ledgers, current_study_ledger
 from pathology_app.tiles.cache import current_cache
 from pathology_app.tiles.review_routes import review_routes
@@ -35,8 +36,12 @@ OPTIONS = {
     "client.toolbarMode": "viewer",
     "client.showErrorDetails": "none",
     "logger.level": "warning",
-    "theme.base": "light",
-    "theme.primaryColor": "#b0175b",
+    # Light or dark as the browser is, since no base is chosen.
+    "theme.light.primaryColor": "#b0175b",
+    "theme.dark.primaryColor": "#ff7fb2",
+    "theme.dark.backgroundColor": "#12151c",
+    "theme.dark.secondaryBackgroundColor": "#1d212b",
+    "theme.dark.textColor": "#eceef4",
 }
 """How Streamlit runs here. Its variables in the environment count only under `streamlit run`."""
 
@@ -71,7 +76,9 @@ def _before(pages: st.App, routes: Sequence[BaseRoute]) -> ASGIApp:
 
 @asynccontextmanager
 async def _lifespan(_: st.App) -> AsyncIterator[None]:
-    """Pages and tiles share a process from here on. Databases are told when it ends."""
+    """Pages and tiles share a process from here on. The index begins to fill. Databases are told when it ends."""
     share_with_tiles()
+    current_index()
     yield
+    close_slide_indexes()
     close_study_ledgers()

@@ -16,40 +16,18 @@ from pathology_app.text import as_text
 SHORT_HASH = 12
 """Characters of a hash that are shown; the whole is its tooltip."""
 
-STYLE = """
-<style>
-.gs-table { width: 100%; border-collapse: collapse; font-size: 0.875rem; line-height: 1.4; margin-bottom: 0.5rem; }
-.gs-table th { text-align: left; font-weight: 600; color: #555867; border-bottom: 1px solid #d5d6dc;
-  padding: 4px 16px 4px 0; }
-.gs-table td { border-bottom: 1px solid #ebecf0; padding: 4px 16px 4px 0; vertical-align: top; overflow-wrap: anywhere;
-  unicode-bidi: isolate; }
-.gs-table tfoot td { font-weight: 600; border-bottom: none; }
-.gs-table .number { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
-.gs-table .fixed { white-space: nowrap; font-variant-numeric: tabular-nums; }
-.gs-table td.hash { white-space: nowrap; font-family: monospace; }
-.gs-table .text { min-width: 6.5rem; }
-.gs-table .long { min-width: 16rem; }
-.gs-table a.gs-go { color: #8f1248; font-weight: 600; text-decoration: underline; text-underline-offset: 3px; }
-.gs-table a.gs-go:focus-visible { outline: 2px solid #b0175b; outline-offset: 3px; }
-.gs-table tr:has(a.gs-go) td { padding-top: 10px; padding-bottom: 10px; cursor: pointer; }
-.gs-table tr:has(a.gs-go):hover td { background: #f6f7f9; }
-.gs-table img { display: block; width: 150px; height: 90px; object-fit: contain; object-position: left center; }
-.gs-scroll { overflow-x: auto; }
-.gs-facts { display: flex; flex-wrap: wrap; gap: 8px 32px; margin: 0 0 12px; }
-.gs-facts span { display: block; font-size: 0.8rem; color: #555867; }
-.gs-facts strong { font-size: 1.3rem; font-weight: 400; overflow-wrap: anywhere; font-variant-numeric: tabular-nums;
-  unicode-bidi: isolate; }
-.gs-beside { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(400px, 100%), 1fr)); gap: 8px 40px; }
-.gs-beside h5 { margin: 0 0 6px; padding: 0; font-size: 1rem; font-weight: 600; }
-.gs-bar { display: flex; gap: 1px; height: 22px; border-radius: 4px; overflow: hidden; background: #ebecf0;
-  margin-bottom: 8px; }
-.gs-bar span { min-width: 3px; }
-.gs-swatch { display: inline-block; width: 11px; height: 11px; border-radius: 2px; margin-right: 8px; }
-</style>
-"""
-"""Put on every page once."""
-
 Kind = Literal["text", "long", "number", "fixed", "hash"]
+
+
+Room = Literal[0, 900, 1200, 1500]
+
+
+@dataclass(frozen=True)
+class Sort:
+    """What a heading leads to: the same table, sorted by its column; and how that is sorted now."""
+
+    query: Mapping[str, str]
+    now: Literal["none", "ascending", "descending"] = "none"
 
 
 @dataclass(frozen=True)
@@ -59,10 +37,14 @@ class Column:
     Attributes:
         kind: text wraps, long text not into a narrow column; numbers stand on the right; fixed text is never broken;
             of a hash the beginning is shown.
+        room_px: width of the window below which the column leaves; 0: never.
+        sort: how its heading sorts the table; None: it does not.
     """
 
     heading: str
     kind: Kind = "text"
+    room_px: Room = 0
+    sort: Sort | None = None
 
 
 @dataclass(frozen=True)
@@ -83,9 +65,14 @@ class Link:
 
 @dataclass(frozen=True)
 class Picture:
-    """A small picture; it says nothing that does not stand beside it, too."""
+    """A small picture; it says nothing that does not stand beside it, too.
+
+    Attributes:
+        over: a second one that lies over it.
+    """
 
     url: str
+    over: str | None = None
 
 
 def table(
@@ -101,7 +88,7 @@ def table(
     kept = [at for at in range(len(columns)) if any(row[at] not in (None, "") for row in rows)] or [0]
     columns, rows = [columns[at] for at in kept], [[row[at] for at in kept] for row in rows]
     foot = [foot[at] for at in kept] if foot else None
-    head = "".join(f'<th scope="col" class="{column.kind}">{_escaped(column.heading)}</th>' for column in columns)
+    head = "".join(map(_heading, columns))
     body = "".join(_row(columns, row) for row in rows)
     last = f"<tfoot>{_row(columns, foot)}</tfoot>" if foot else ""
     return (
@@ -146,24 +133,46 @@ def _row(columns: Sequence[Column], row: Sequence[object]) -> str:
     return f"<tr>{cells}</tr>"
 
 
+def _heading(column: Column) -> str:
+    said = _escaped(column.heading)
+    if column.sort is None:
+        return f'<th scope="col" class="{_class(column)}">{said}</th>'
+    mark = {"none": "", "ascending": " ▲", "descending": " ▼"}[column.sort.now]
+    link = link_html(f"{column.heading}{mark}", column.sort.query, "gs-go gs-sort")
+    return f'<th scope="col" class="{_class(column)}" aria-sort="{column.sort.now}">{link}</th>'
+
+
+def _class(column: Column) -> str:
+    return f"{column.kind} gs-from-{column.room_px}" if column.room_px else column.kind
+
+
 def _cell(column: Column, value: object) -> str:
+    name = _class(column)
     if value in (None, ""):
-        return "<td></td>"
+        return f'<td class="{name}"></td>' if column.room_px else "<td></td>"
     if isinstance(value, Swatch):
         spot = f'<span class="gs-swatch" style="background: {value.colour}"></span>'
-        return f'<td class="{column.kind}">{spot}{_escaped(value.text)}</td>'
+        return f'<td class="{name}">{spot}{_escaped(value.text)}</td>'
     if isinstance(value, Link):
-        return f'<td class="{column.kind}">{_link(value)}</td>'
+        return f'<td class="{name}">{link_html(value.text, value.query)}</td>'
     if isinstance(value, Picture):
-        return f'<td><img src="{html.escape(value.url)}" alt="" loading="lazy"></td>'
+        return f"<td>{picture_html(value)}</td>"
     text = str(value)
     if column.kind == "hash" and len(text) > SHORT_HASH:
-        return f'<td class="hash" title="{_escaped(text)}">{_escaped(text[:SHORT_HASH])}…</td>'
-    return f'<td class="{column.kind}">{_escaped(text)}</td>'
+        return f'<td class="{name}" title="{_escaped(text)}">{_escaped(text[:SHORT_HASH])}…</td>'
+    return f'<td class="{name}">{_escaped(text)}</td>'
 
 
-def _link(link: Link) -> str:
-    return f'<a class="gs-go" target="_self" href="?{html.escape(urlencode(link.query))}">{_escaped(link.text)}</a>'
+def picture_html(picture: Picture) -> str:
+    """A picture, and what lies over it, of the same shape."""
+    images = (url for url in (picture.url, picture.over) if url)
+    drawn = "".join(f'<img src="{html.escape(url)}" alt="" loading="lazy">' for url in images)
+    return f'<span class="gs-picture">{drawn}</span>'
+
+
+def link_html(text: str, query: Mapping[str, str], name: str = "gs-go") -> str:
+    """A link to another page of the app. Args: name: its classes; "gs-go" must be one of them."""
+    return f'<a class="{name}" target="_self" href="?{html.escape(urlencode(query))}">{_escaped(text)}</a>'
 
 
 def _escaped(text: object) -> str:

@@ -7,20 +7,24 @@ from urllib.parse import parse_qsl
 import streamlit as st
 
 from pathology_app.app_pages import calibration, compare, runs, slide, studies, worklist
-from pathology_app.html_tables import STYLE
+from pathology_app.html_style import STYLE
 from pathology_app.interpreter import first_page_is_drawn
 from pathology_app.run_link import PAGE as RUNS
 from pathology_app.text import as_text
 from pathology_app.viewer.component import follow_links
 from pipeline.units import RESEARCH_USE
 
-# The slide gets the height Streamlit would leave empty. Captions are dark enough to be read (4.5 : 1).
+# The slide gets the height Streamlit would leave empty. Captions can be read (4.5 : 1). What is still on its way says
+# so, in place of a grey bar.
 _STYLE = """
 <style>
 .stMainBlockContainer { padding: 1rem 1.5rem 1rem; }
 .stAppHeader { display: none; }
-[data-testid="stCaptionContainer"] { color: #555867; opacity: 1; }
-[data-testid="stCaptionContainer"] p { color: #555867; opacity: 1; }
+[data-testid="stCaptionContainer"], [data-testid="stCaptionContainer"] p { color: var(--gs-faint); opacity: 1; }
+[data-testid="stSkeleton"] { background: none; animation: none; color: var(--gs-faint); font-size: 0.875rem; }
+[data-testid="stSkeleton"]::before { content: "Loading…"; }
+.stCheckbox label { min-height: 32px; align-items: center; }
+.stMainBlockContainer h2 { padding: 0; font-size: 1.5rem; }
 </style>
 """
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pathology_app.text import as_text
-from pathology_app.tiles.cache import OpenSlide
+from pathology_app.tiles.cache import OpenSlide, stain_text
 from pipeline.inference.hotspots import Hotspot
 from pipeline.store.reader import StoreReader
 
@@ -34,13 +34,28 @@ def facts_rows(reader: StoreReader) -> list[tuple[str, str]]:
         ("Scanner", as_text(about.scanner_model or "not known")),
         ("Objective", f"{about.objective_power:g}×" if about.objective_power else "not known"),
         ("Levels", str(len(reader.levels))),
+        ("Compression", _codecs_text(reader)),
         ("Source", f"{as_text(about.source.format)}, SHA-256 {about.source.sha256[:12]}…"),
+        ("Checksums", _checksums_text(reader)),
+        ("Stain", stain_text(about.stain) or "not looked at"),
         ("Colours", "corrected by the scanner's ICC profile" if reader.icc else "as scanned: no ICC profile"),
         ("Read in", as_text(about.ingest.get("utc", "not known"))),
     ]
     if verdict := (about.qc or {}).get("verdict"):
         rows.append(("Quality", as_text(verdict)))
     return rows
+
+
+def _codecs_text(reader: StoreReader) -> str:
+    """Codecs of the levels, finest first, and how they came into the store: "imagecodecs_jpeg (pass-through)"."""
+    levels = reader.attributes.levels
+    kinds = dict.fromkeys(f"{as_text(level.codec)} ({as_text(level.route)})" for level in levels)
+    return ", ".join(kinds)
+
+
+def _checksums_text(reader: StoreReader) -> str:
+    found = reader.attributes.ingest.get("checksums_sha256")
+    return f"of every file, list's SHA-256 {as_text(found)[:12]}…" if found else "none: an older store"
 
 
 def damage_note(reader: StoreReader) -> str | None:

@@ -1,43 +1,101 @@
-"""What a link to the worklist names: ?find=part&predicted=1&page=2. Anybody can write one: the nearest is taken."""
+"""What a link to the worklist names: ?find=part&sort=score&page=2. Anybody can write one: the nearest is taken."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Self
 
+from pathology_app.slide_index.table import SORTS, Wanted
+
 MAX_FIND = 100
 """Characters of what is looked for."""
+MAX_WORD = 250
 _MAX_DIGITS = 8
+_FALLS = "-"
+"""Before what is sorted by, where it is sorted the other way round."""
+GALLERY, TABLE = "gallery", "table"
+NO_VERDICT = "-"
 
 
 @dataclass(frozen=True)
 class WorklistLink:
-    """Which slides are listed.
+    """Which slides are listed, and how.
 
     Attributes:
         find: words that are parts of their names.
         only_predicted: only slides with predictions.
+        score_of: (model, class) whose scores count, either may be ""; None: of any.
+        min_score: of a hotspot, 0 to 1.
+        state: a reader's word for a slide, or a study's.
+        quality: the verdict; `NO_VERDICT`: not checked.
+        sort: a key of `slide_index.table.SORTS`.
+        is_reversed: the other way round.
+        by_case: slides of one case together.
+        view: `TABLE` or `GALLERY`.
         page: of the list, from 1.
     """
 
     find: str = ""
     only_predicted: bool = False
+    score_of: tuple[str, str] | None = None
+    min_score: float | None = None
+    state: str = ""
+    quality: str = ""
+    site: str = ""
+    scanner: str = ""
+    case: str = ""
+    sort: str = "slide"
+    is_reversed: bool = False
+    by_case: bool = False
+    view: str = TABLE
     page: int = 1
 
     @classmethod
     def of(cls, query: Mapping[str, str]) -> Self:
         """What a link's query names."""
-        page = query.get("page", "")
+        said = {
+            name: value[:MAX_WORD].replace("\0", "\ufffd").encode(errors="replace").decode()
+            for name, value in query.items()
+        }
+        page, sort, of = said.get("page", ""), said.get("sort", ""), said.get("of", "")
         is_number = page.isascii() and page.isdecimal() and len(page) <= _MAX_DIGITS
-        find = query.get("find", "")[:MAX_FIND].replace("\0", "\ufffd")
-        return cls(find, query.get("predicted") == "1", max(1, int(page)) if is_number else 1)
+        name = sort.removeprefix(_FALLS)
+        model_id, _, class_name = of.partition("/")
+        return cls(
+            find=said.get("find", "")[:MAX_FIND],
+            only_predicted=said.get("predicted") == "1",
+            score_of=(model_id, class_name) if of else None,
+            min_score=_share(said.get("score", "")),
+            state=said.get("state", ""),
+            quality=said.get("quality", ""),
+            site=said.get("site", ""),
+            scanner=said.get("scanner", ""),
+            case=said.get("case", ""),
+            sort=name if name in SORTS else "slide",
+            is_reversed=name in SORTS and sort.startswith(_FALLS),
+            by_case=said.get("group") == "case",
+            view=GALLERY if said.get("view") == GALLERY else TABLE,
+            page=max(1, int(page)) if is_number else 1,
+        )
 
     def query(self) -> dict[str, str]:
         """The query that names it; what is as it is anyway is left out."""
+        sort = f"{_FALLS if self.is_reversed else ''}{self.sort}"
         said = {
             "find": self.find,
             "predicted": "1" if self.only_predicted else "",
+            "of": "/".join(self.score_of) if self.score_of else "",
+            "score": "" if self.min_score is None else f"{self.min_score:g}",
+            "state": self.state,
+            "quality": self.quality,
+            "site": self.site,
+            "scanner": self.scanner,
+            "case": self.case,
+            "sort": "" if sort == "slide" else sort,
+            "group": "case" if self.by_case else "",
+            "view": self.view if self.view != TABLE else "",
             "page": str(self.page) if self.page > 1 else "",
         }
         return {name: value for name, value in said.items() if value}
@@ -45,3 +103,43 @@ class WorklistLink:
     def to(self, **changes: object) -> Self:
         """The same with other values."""
         return replace(self, **changes)  # type: ignore[arg-type]
+
+    def sorted_by(self, sort: str) -> Self:
+        """From its first page, sorted by something; the other way round where it is sorted by that already."""
+        return self.to(sort=sort, is_reversed=self.sort == sort and not self.is_reversed, page=1)
+
+    @property
+    def filters(self) -> int:
+        """How many of the filters leave slides out, beside the words."""
+        return sum(
+            bool(value) for value in (self.only_predicted, self.state, self.quality, self.site, self.scanner, self.case)
+        ) + (self.min_score is not None)
+
+    def wanted(self, readings: Mapping[str, str], reading_words: tuple[str, ...]) -> Wanted:
+        """As the index is asked. Arguments: as in `Wanted`."""
+        model_id, class_name = self.score_of or ("", "")
+        return Wanted(
+            words=self.find.casefold().split(),
+            only_predicted=self.only_predicted,
+            model_id=model_id or None,
+            class_name=class_name or None,
+            min_score=self.min_score,
+            state=self.state or None,
+            quality={"": None, NO_VERDICT: ""}.get(self.quality, self.quality),
+            site=self.site or None,
+            scanner=self.scanner or None,
+            case_id=self.case or None,
+            sort=self.sort,
+            is_reversed=self.is_reversed,
+            readings=readings,
+            reading_words=reading_words,
+        )
+
+
+def _share(text: str) -> float | None:
+    """A number from 0 to 1; None for any other text."""
+    try:
+        number = float(text) if len(text) <= _MAX_DIGITS else math.nan
+    except ValueError:
+        return None
+    return number if 0 <= number <= 1 else None

@@ -1,18 +1,16 @@
-"""The rows of the worklist: which slides a filter leaves, and what one page of them says.
-
-A project may have ten thousand slides. Names come from the folder alone; only the stores of the page shown are
-read, and none stays open. What cannot be read is said in its own row.
-"""
+"""What the worklist says of a slide: as a row of its table, and as a card of its gallery. Pure: nothing here draws."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from pathology_app.html_tables import Column, Link, Picture
+from pathology_app.html_tables import Column, Link, Picture, Room, Sort
 from pathology_app.presenters import size_text
-from pathology_app.text import READ_ERRORS, as_text, message_of
+from pathology_app.slide_index.facts import ModelFacts, SlideFacts
+from pathology_app.slide_index.table import SORTS, Listed
+from pathology_app.text import READ_ERRORS, as_text
 from pathology_app.tiles.cache import SlideCache
 from pathology_app.worklist_link import WorklistLink
 
@@ -20,124 +18,170 @@ ROWS_PER_PAGE = 50
 
 
 @dataclass(frozen=True)
-class WorklistRow:
-    """One slide of the worklist. Of a slide that cannot be read only the id and the note are known."""
+class Heat:
+    """The heat map that lies over a slide's picture."""
 
-    slide_id: str
-    thumbnail_url: str | None = None
-    size: str | None = None
-    mpp: float | None = None
-    tissue_mm2: float | None = None
-    models: tuple[str, ...] = ()
-    top_score: float | None = None
-    note: str = ""
-    """What is wrong with the slide's files, or why nothing of a model is shown."""
-    reading: str = ""
-    """How the reader who is signed in stands to it."""
-
-    def cells(self, link: WorklistLink) -> tuple[object, ...]:
-        """The row as `COLUMNS` take it; its link leads to the slide, and knows the way back."""
-        return (
-            Picture(self.thumbnail_url) if self.thumbnail_url else None,
-            Link(self.slide_id, {**link.query(), "slide": self.slide_id}),
-            self.note,
-            self.size,
-            None if self.mpp is None else f"{self.mpp:.4g}",
-            None if self.tissue_mm2 is None else f"{self.tissue_mm2:.1f}",
-            self.reading,
-            ", ".join(self.models),
-            None if self.top_score is None else f"{self.top_score:.2f}",
-        )
-
-
-COLUMNS = (
-    Column("Picture", "fixed"),
-    Column("Slide"),
-    Column("Note", "long"),
-    Column("Size"),
-    Column("µm/px", "number"),
-    Column("Tissue mm²", "number"),
-    Column("Reading"),
-    Column("Predictions of"),
-    Column("Highest hotspot", "number"),
-)
+    url: str
+    model_id: str
+    class_name: str
 
 
 @dataclass(frozen=True)
-class Page:
-    """Some of the slides found. Pages are numbered from 1."""
+class WorklistRow:
+    """One slide of the worklist.
 
-    number: int
-    pages: int
-    slide_ids: Sequence[str]
-
-
-def find_slides(
-    cache: SlideCache, text: str, *, only_predicted: bool, hidden: Container[str] = ()
-) -> tuple[list[str], int]:
-    """Slides whose name contains every word of `text`, whatever the case, and how many slides there are.
-
-    Args:
-        only_predicted: only slides with predictions, and those of which that cannot be known; words may then also be
-            parts of their models' names.
-        hidden: slides of which nothing of a model may be told.
+    Attributes:
+        listed: what the index says of it.
+        facts: as its files are now.
+        heat: None where there is no prediction that can be shown.
+        readers: who has read it, where that may be said.
     """
-    slide_ids, words = cache.project.slide_ids(), text.casefold().split()
-    if not only_predicted:
-        return [slide_id for slide_id in slide_ids if _has(words, slide_id)], len(slide_ids)
-    with_models = ((slide_id, None if slide_id in hidden else _models(cache, slide_id)) for slide_id in slide_ids)
-    found = [slide_id for slide_id, models in with_models if models != [] and _has(words, slide_id, *(models or ()))]
-    return found, len(slide_ids)
+
+    listed: Listed
+    facts: SlideFacts
+    heat: Heat | None = None
+    readers: str = ""
+
+    @property
+    def slide_id(self) -> str:
+        return self.facts.slide_id
+
+    @property
+    def picture(self) -> Picture | None:
+        if self.facts.version is None:
+            return None
+        url = f"/thumbnails/{quote(self.slide_id)}.jpg?v={self.facts.version}"
+        return Picture(url, self.heat.url if self.heat else None)
+
+    @property
+    def studies(self) -> str:
+        """How it stands in the studies: "done"; with their names where there are several."""
+        of = self.listed.studies
+        return of[0][1] if len(of) == 1 else ", ".join(f"{study_id}: {state}" for study_id, state in of)
+
+    @property
+    def size(self) -> str:
+        facts = self.facts
+        return size_text(facts.size_wh_px0, facts.mpp0) if facts.size_wh_px0 and facts.mpp0 else ""
+
+    def score(self, link: WorklistLink) -> str:
+        """The highest of a hotspot; "none" where they were looked for in vain, and nothing where that is unknown."""
+        model_id, class_name = link.score_of or ("", "")
+        top = self.facts.top_score(model_id or None, class_name or None)
+        if top is not None:
+            return f"{top:.2f}"
+        asked = [model for model in self.facts.models if model_id in ("", model.model_id)]
+        return "none" if asked and all(model.top_scores is not None for model in asked) else ""
+
+    def link(self, link: WorklistLink) -> Link:
+        """The way to the slide, which knows the way back."""
+        return Link(self.slide_id, {**link.query(), "slide": self.slide_id})
+
+    def cells(self, link: WorklistLink) -> tuple[object, ...]:
+        """The row as `columns` take it."""
+        facts, cohort = self.facts, self.listed.cohort
+        return (
+            self.picture,
+            self.link(link),
+            None if link.by_case else cohort.case_id,
+            self.listed.reading,
+            self.readers,
+            self.score(link),
+            facts.note,
+            ", ".join(model.model_id for model in facts.models),
+            quality_text(facts),
+            self.studies,
+            None if facts.tissue_mm2 is None else f"{facts.tissue_mm2:.1f}",
+            date_text(facts.ingested_utc),
+            self.size,
+            None if facts.mpp0 is None else f"{facts.mpp0:.4g}",
+            facts.scanner or cohort.scanner,
+            cohort.site,
+            cohort.label,
+        )
 
 
-def page_of(slide_ids: Sequence[str], wanted: int) -> Page:
-    """A page, or the last there is."""
-    pages = max(1, -(-len(slide_ids) // ROWS_PER_PAGE))
-    number = min(wanted, pages)
-    first = (number - 1) * ROWS_PER_PAGE
-    return Page(number, pages, slide_ids[first : first + ROWS_PER_PAGE])
+def columns(link: WorklistLink) -> tuple[Column, ...]:
+    """The table's columns; a heading sorts by it. Those that say least leave first where there is little room."""
+
+    def of(heading: str, kind: str, sort: str | None, room_px: Room = 0) -> Column:
+        now = "none" if sort != link.sort else "descending" if _falls(link) else "ascending"
+        by = Sort(link.sorted_by(sort).query(), now) if sort else None  # type: ignore[arg-type]
+        return Column(heading, kind, room_px, by)  # type: ignore[arg-type]
+
+    return (
+        of("Picture", "fixed", None),
+        of("Slide", "text", "slide"),
+        of("Case", "text", "case", 900),
+        of("State", "fixed", "state"),
+        of("Reader", "text", None),
+        of("Highest hotspot", "number", "score"),
+        of("Note", "long", None),
+        of("Predictions of", "text", None, 900),
+        of("Quality", "text", "quality", 900),
+        of("Study", "text", None, 1200),
+        of("Tissue mm²", "number", "tissue", 1200),
+        of("Read in", "fixed", "ingested", 1200),
+        of("Size", "text", "size", 1500),
+        of("µm/px", "number", "mpp", 1500),
+        of("Scanner", "text", "scanner", 1500),
+        of("Site", "text", "site", 1500),
+        of("Label", "text", "label", 1500),
+    )
 
 
-def read_row(cache: SlideCache, slide_id: str, *, hidden: str = "", reading: str = "") -> WorklistRow:
+def read_row(
+    cache: SlideCache,
+    listed: Listed,
+    facts: SlideFacts,
+    link: WorklistLink,
+    readers: Mapping[str, str],
+    *,
+    hidden: str = "",
+) -> WorklistRow:
     """A slide as one row, damaged or not.
 
     Args:
         hidden: why nothing of a model may be shown; "" where it may.
-        reading: how the reader who looks stands to it.
     """
-    root = cache.project.root
-    try:
-        summary = cache.summary(slide_id)
-        models = [] if hidden else cache.model_ids(slide_id)
-    except READ_ERRORS as error:
-        return WorklistRow(slide_id, note=message_of(error, root), reading=reading)
-    scores, notes = [], [hidden] if hidden else []
-    for model_id in models:
-        try:
-            scores += [hotspot["score"] for hotspot in cache.hotspots(slide_id, model_id) or ()]
-        except READ_ERRORS as error:
-            notes.append(f"Hotspots unknown: {message_of(error, root)}")
-    return WorklistRow(
-        slide_id=slide_id,
-        thumbnail_url=f"/thumbnails/{quote(slide_id)}.jpg?v={summary.version}",
-        size=size_text(summary.size_wh_px0, summary.mpp0),
-        mpp=summary.mpp0,
-        tissue_mm2=summary.tissue_mm2,
-        models=tuple(models),
-        top_score=max(scores, default=None),
-        note=as_text(" ".join(notes)),
-        reading=reading,
-    )
+    if hidden:
+        facts = facts.model_copy(update={"models": (), "note": hidden})
+    heat = _heat(cache, facts, link) if facts.version else None
+    return WorklistRow(listed, facts, heat, as_text(readers.get(facts.slide_id, "")))
 
 
-def _models(cache: SlideCache, slide_id: str) -> list[str] | None:
-    """None where they cannot be known; the slide's row says why."""
-    try:
-        return cache.model_ids(slide_id)
-    except READ_ERRORS:
+def quality_text(facts: SlideFacts) -> str:
+    """The verdict, and damage of the slide's file, which counts as much."""
+    damaged = f"{facts.damaged_tiles} damaged {'tile' if facts.damaged_tiles == 1 else 'tiles'}"
+    return ", ".join(said for said in (facts.verdict, damaged if facts.damaged_tiles else "") if said)
+
+
+def date_text(utc: str | None) -> str:
+    """The day of a time in UTC."""
+    return (utc or "")[:10]
+
+
+def _falls(link: WorklistLink) -> bool:
+    return SORTS[link.sort][1] != link.is_reversed
+
+
+def _heat(cache: SlideCache, facts: SlideFacts, link: WorklistLink) -> Heat | None:
+    """The model and class that the link asks for, or else those of the highest hotspot."""
+    wanted_model, wanted_class = link.score_of or ("", "")
+    models = [model for model in facts.models if wanted_model in ("", model.model_id)]
+    if not models:
         return None
+    model = max(models, key=lambda each: max((each.top_scores or {}).values(), default=-1.0))
+    try:
+        known = cache.class_names(facts.slide_id, model.model_id)
+    except READ_ERRORS:  # the slide's own page says what is wrong with them
+        return None
+    class_name = _class(model, known.class_names, wanted_class)
+    index = known.class_names.index(class_name)
+    url = f"/heatmaps/{quote(facts.slide_id)}/{quote(model.model_id)}/{index}.png?v={known.version}"
+    return Heat(url, model.model_id, class_name)
 
 
-def _has(words: Sequence[str], *names: str) -> bool:
-    searched = " ".join(names).casefold()
-    return all(word in searched for word in words)
+def _class(model: ModelFacts, class_names: Sequence[str], wanted: str) -> str:
+    strongest = max((model.top_scores or {}).items(), key=lambda item: item[1], default=("", 0.0))[0]
+    return next((name for name in (wanted, strongest) if name in class_names), class_names[-1])

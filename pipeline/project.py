@@ -74,6 +74,11 @@ class Project:
         return self.runs_dir / "jobs"
 
     @property
+    def cache_dir(self) -> Path:
+        """What can be made again from the rest at any time, and may be deleted."""
+        return self.root / "cache"
+
+    @property
     def settings_path(self) -> Path:
         return self.root / "gemslide.toml"
 
@@ -101,15 +106,15 @@ class Project:
 
     def slide_ids(self) -> list[str]:
         """Slides whose store is complete, in name order. Partial stores start with a dot."""
-        return sorted(path.name.removesuffix(STORE_SUFFIX) for path in self._stores())
+        return sorted(self._stores())
 
-    def _stores(self) -> Iterator[Path]:
+    def _stores(self) -> Iterator[str]:
         if not self.slides_dir.is_dir():
             return
         with os.scandir(self.slides_dir) as entries:  # closed, too, when only the first is asked for
             for entry in entries:
-                if entry.name.endswith(STORE_SUFFIX) and entry.name[0] != "." and os.path.isdir(entry.path):
-                    yield self.slides_dir / entry.name
+                if entry.name.endswith(STORE_SUFFIX) and entry.name[0] != "." and _is_folder(entry):
+                    yield entry.name.removesuffix(STORE_SUFFIX)
 
     def recover(self) -> list[str]:
         """Complete or remove what killed runs have left anywhere in the project. Returns what was done.
@@ -119,7 +124,10 @@ class Project:
         """
         if not self.is_project:
             return []
-        folders = [self.tiles_dir, self.models_dir, self.runs_dir, self.jobs_dir, self.results_dir, self.slides_dir]
+        folders = [
+            *(self.tiles_dir, self.models_dir, self.runs_dir, self.jobs_dir),
+            *(self.results_dir, self.slides_dir, self.cache_dir),
+        ]
         for model_results in _folders_in(self.results_dir):
             folders += [model_results, *_folders_in(model_results)]
         for store in _folders_in(self.slides_dir):
@@ -132,6 +140,11 @@ class Project:
         if self.settings_path.exists() or next(self._stores(), None):
             return True
         return any(_RUN_RECORD.fullmatch(path.name) for path in self.runs_dir.glob("*.json"))
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    """Whether it is a folder, or leads to one. Of what is no link the listing itself says that: it costs nothing."""
+    return os.path.isdir(entry.path) if entry.is_symlink() else entry.is_dir(follow_symlinks=False)
 
 
 def open_project(root: Path) -> Project:

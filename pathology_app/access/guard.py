@@ -30,7 +30,9 @@ MAX_WEBSOCKETS = 200
 
 PAGES = ("/", "/worklist", "/slide")
 WEBSOCKET = "/_stcore/stream"
-_FOLDERS = "static tiles colour annotations overlays layers damaged thumbnails coverage hotspots crops viewer"
+_FOLDERS = (
+    "static tiles colour annotations overlays layers damaged thumbnails coverage hotspots crops heatmaps exports viewer"
+)
 _SERVED = re.compile(rf"/({_FOLDERS.replace(' ', '|')})/.*|/favicon\.png|/_stcore/(health|host-config)", re.ASCII)
 """Beside the pages. Streamlit's metrics, uploads, media, log-in and agent routes are not served."""
 
@@ -43,7 +45,7 @@ _POSTED: tuple[tuple[re.Pattern[str], int], ...] = (
     (re.compile(r"/(coverage|hotspots)/.+", re.ASCII), MAX_REVIEWED_BYTES),
 )
 """What may be sent to the app, and how many bytes at most."""
-_FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip", "via")
+FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip", "via")
 
 
 @dataclass(frozen=True)
@@ -219,7 +221,7 @@ def _check_post(headers: Headers, most_bytes: int) -> None:
 def _is_local(scope: Scope) -> bool:
     """Whether caller and server are both on this computer's loopback, with no proxy between them that says so."""
     client, server = scope.get("client") or (None,), scope.get("server") or (None,)
-    is_forwarded = any(name in Headers(scope=scope) for name in _FORWARDED)
+    is_forwarded = any(name in Headers(scope=scope) for name in FORWARDED)
     return is_loopback(client[0]) and is_loopback(server[0]) and not is_forwarded
 
 

@@ -11,8 +11,10 @@ from pathology_app import presenters
 from pathology_app.access.people import current_person
 from pathology_app.app_pages.slide_review import review_popover, say_hidden
 from pathology_app.blinding import models_shown
+from pathology_app.browser_place import is_browser_here
 from pathology_app.compare_link import COMPARE, CompareLink, CompareView
 from pathology_app.session import SlideSession, slide_session
+from pathology_app.slide_exports import exports_of
 from pathology_app.slide_layers import layers_of
 from pathology_app.text import READ_ERRORS, as_markdown, as_text, message_of
 from pathology_app.tiles.cache import OpenPredictions, OpenSlide, SlideCache, current_cache
@@ -197,6 +199,14 @@ def _viewer_data(selection: Selection, session: SlideSession) -> dict[str, objec
         notes.insert(0, damage)
     return {
         "slide": presenters.slide_data(slide),
+        "thumbnail_url": f"/thumbnails/{slide_id}.jpg?v={slide.version}",
+        "exports": exports_of(
+            current_cache().project,
+            slide_id,
+            opened.predictions.model_id if opened else None,
+            current_person(),
+            is_here=is_browser_here(),
+        ),
         "layers": layers,
         "notes": notes,
         "facts": presenters.facts_rows(slide.reader),

@@ -3,116 +3,182 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import streamlit as st
 
-from pathology_app import html_tables
+from pathology_app import worklist_lists
 from pathology_app.access.people import current_person
 from pathology_app.app_pages.runs import runs_link
 from pathology_app.app_pages.studies import studies_link
 from pathology_app.app_pages.study_navigation import link_button, say
+from pathology_app.app_pages.worklist_filters import draw_filters, go
 from pathology_app.blinding import hidden_slides
+from pathology_app.html_tables import link_html
 from pathology_app.reading_state import next_unread, reading_state
-from pathology_app.text import READ_ERRORS
-from pathology_app.tiles.cache import SlideCache, current_cache
-from pathology_app.viewer.component import search_box
-from pathology_app.worklist_link import MAX_FIND, WorklistLink
-from pathology_app.worklist_rows import COLUMNS, Page, find_slides, page_of, read_row
+from pathology_app.reading_states import ReadingStates, reading_states
+from pathology_app.slide_index.index import SlideIndex, current_index
+from pathology_app.slide_index.table import Case, Listed, Wanted
+from pathology_app.text import READ_ERRORS, as_markdown
+from pathology_app.tiles.cache import current_cache
+from pathology_app.worklist_link import GALLERY, WorklistLink
+from pathology_app.worklist_rows import ROWS_PER_PAGE, WorklistRow, read_row
 from pipeline.study import Blinded
 
+WAIT_S = 0.5
+"""For a small project to be read: its first picture is then its last."""
+AGAIN_S = 2.0
+"""From one look at an index that is still being filled to the next."""
+CASES_PER_PAGE, SLIDES_PER_CASE = 20, 12
 _HIDDEN = "Predictions are hidden: your reading for study {} is not signed."
+
+
+@dataclass(frozen=True)
+class Look:
+    """What one person wants to see."""
+
+    link: WorklistLink
+    index: SlideIndex
+    readings: ReadingStates | None
+    hidden: Mapping[str, Blinded]
+    """Slides of which nothing of a model may be shown."""
+
+    @property
+    def wanted(self) -> Wanted:
+        wanted = (
+            self.link.wanted(self.readings.states, self.readings.words) if self.readings else self.link.wanted({}, ())
+        )
+        return replace(wanted, hidden=frozenset(self.hidden))
 
 
 def page() -> None:
     """Draw the slides that the link names."""
-    cache, link = current_cache(), WorklistLink.of(st.query_params.to_dict())
-    title, unread, studies = st.columns([3, 1, 1], vertical_alignment="bottom")
+    link = WorklistLink.of(st.query_params.to_dict())
+    title, unread, others = st.columns([2, 1, 1], vertical_alignment="center")
     title.header("Worklist", anchor=False)
-    with unread:
-        _next_unread(cache)
-    ways = studies.container(horizontal=True, horizontal_alignment="right")
-    studies_link(ways)
+    ways = others.container(horizontal=True, horizontal_alignment="right")
     runs_link(ways)
-    _filters(link)
+    filters, slides = st.container(), st.empty()
+    slides.html(worklist_lists.LOADING)
     try:
-        hidden = hidden_slides(cache.project, current_person())
-    except READ_ERRORS as error:  # nobody knows what may be shown
+        index, project = current_index(), current_cache().project
+        index.look(wait_s=WAIT_S)
+        readings = reading_states(current_person())
+        hidden = hidden_slides(project, current_person())
+        due = next_unread(project, current_person())
+    except READ_ERRORS as error:
+        slides.empty()
         say(error)
         return
-    slide_ids, total = find_slides(cache, link.find, only_predicted=link.only_predicted, hidden=hidden)
-    if not total:
-        st.info(
+    studies_link(ways)
+    look = Look(link, index, readings, hidden)
+    if not len(index.table):
+        slides.info(
             "No slides in this project. Bring some in with `gemslide ingest`, "
             "or make a demonstration project with `gemslide demo`."
         )
         return
-    shown = page_of(slide_ids, link.page)
-    _show_pages(shown, link, f"{len(slide_ids)} of {total} slides.")
-    _show_table(cache, shown, link, hidden)
+    with filters:
+        draw_filters(link, index.table, readings, look.wanted.hidden)
+    if due is not None:
+        link_button(unread.container(), "Next unread", due, key="next_unread", icon=":material/visibility:")
+    elif readings:
+        _next_unread(unread, look)
+    with slides.container():
+        # What is still being read comes in by itself.
+        st.fragment(_slides, run_every=None if index.is_swept else AGAIN_S)(look, index.is_swept)
 
 
-def _next_unread(cache: SlideCache) -> None:
-    """The way to the reading that is due, for a reader who is signed in."""
-    try:
-        query = next_unread(cache.project, current_person())
-    except READ_ERRORS:
-        return  # said below
-    if query is not None:
-        link_button(st.container(), "Next unread", query, key="next_unread", icon=":material/visibility:")
+def _next_unread(place: st.delta_generator.DeltaGenerator, look: Look) -> None:
+    """The way to the first slide of the list that the person has not opened."""
+    assert look.readings
+    wanted = replace(look.wanted, state=look.readings.words[0])
+    found = look.index.table.find(wanted, skip=0, limit=1)
+    if found:
+        query = {**look.link.query(), "slide": found[0].slide_id}
+        number = look.index.table.count(wanted)
+        place.html(link_html(f"Next {wanted.state} ({number:,})", query, "gs-go gs-button"))
+    else:
+        place.caption(f"None of these is {wanted.state}.")
 
 
-def _filters(link: WorklistLink) -> None:
-    """Which slides are listed. The link says that, so that Back, a reload and a colleague find the same."""
-    left, right = st.columns([3, 1], vertical_alignment="bottom")
-    what = "part of a slide or model name" if link.only_predicted else "part of a slide's name"
-    with left:
-        search_box(
-            "Filter",
-            link.find,
-            lambda find: _go(link.to(find=find, page=1)),
-            key="filter",
-            placeholder=what,
-            max_length=MAX_FIND,
-        )
-    right.checkbox(
-        "Only slides with predictions",
-        link.only_predicted,
-        key=f"only_predicted {link.only_predicted}",
-        on_change=lambda: _go(link.to(only_predicted=not link.only_predicted, page=1)),
-    )
-
-
-def _go(link: WorklistLink) -> None:
-    st.query_params.from_dict(link.query())
-
-
-def _show_pages(shown: Page, link: WorklistLink, caption: str) -> None:
-    """How many slides, and the way to the other pages."""
-    if shown.pages == 1:
-        st.caption(caption)
+def _slides(look: Look, was_swept: bool) -> None:
+    """The list, and what is not known yet."""
+    if look.index.is_swept and not was_swept:
+        st.rerun()
+    table, wanted, link = look.index.table, look.wanted, look.link
+    found = table.count(wanted)
+    said = [f"{found:,} of {len(table):,} slides."]
+    if table.num_unread:
+        said.append(f"Still reading {table.num_unread:,} slides: what is sorted and filtered by may change.")
+    if table.cohort_note:
+        said.append(f"Cases, labels and sites are not known: {as_markdown(table.cohort_note)}")
+    if link.by_case:
+        _by_case(look, " ".join(said))
         return
-    left, number, previous, following = st.columns([6, 1.2, 1, 1], vertical_alignment="center")
-    left.caption(caption)
-    number.caption(f"Page {shown.number} of {shown.pages}")
-    for place, label, to in ((previous, "Previous", shown.number - 1), (following, "Next", shown.number + 1)):
-        is_there = 1 <= to <= shown.pages
-        place.button(
-            label, key=f"to_{label}", disabled=not is_there, on_click=_go, args=(link.to(page=to),), width="stretch"
-        )
-
-
-def _show_table(cache: SlideCache, shown: Page, link: WorklistLink, hidden: Mapping[str, Blinded]) -> None:
-    states = reading_state(cache.project, current_person(), shown.slide_ids)
-    rows = [
-        read_row(
-            cache,
-            slide_id,
-            hidden=_HIDDEN.format(hidden[slide_id].study_id) if slide_id in hidden else "",
-            reading=states[slide_id].text if slide_id in states else "",
-        ).cells(link)
-        for slide_id in shown.slide_ids
-    ]
+    pages = max(1, -(-found // ROWS_PER_PAGE))
+    number = min(link.page, pages)
+    _show_pages(link, number, pages, " ".join(said))
+    rows = _rows(look, table.find(wanted, skip=(number - 1) * ROWS_PER_PAGE, limit=ROWS_PER_PAGE))
     if rows:
-        st.html(html_tables.table(COLUMNS, rows, label="Slides"))
+        st.html(_legend(look, rows) + worklist_lists.slides_html(rows, link))
+    else:
+        _nothing(link)
+
+
+def _by_case(look: Look, said: str) -> None:
+    table, wanted, link = look.index.table, look.wanted, look.link
+    found = table.count_cases(wanted)
+    pages = max(1, -(-found // CASES_PER_PAGE))
+    number = min(link.page, pages)
+    _show_pages(link, number, pages, f"{found:,} {'case' if found == 1 else 'cases'}, {said}")
+    cases = table.find_cases(wanted, skip=(number - 1) * CASES_PER_PAGE, limit=CASES_PER_PAGE)
+    shown = [(case, _rows(look, _of_case(look, case))) for case in cases]
+    rows = [row for _, of_case in shown for row in of_case]
+    if rows:
+        st.html(_legend(look, rows) + worklist_lists.cases_html(shown, link))
+    else:
+        _nothing(link)
+
+
+def _of_case(look: Look, case: Case) -> list[Listed]:
+    if case.case_id is None:
+        wanted = replace(look.wanted, slide_id=case.slide_id)
+    else:
+        wanted = replace(look.wanted, case_id=case.case_id)
+    return look.index.table.find(wanted, skip=0, limit=SLIDES_PER_CASE)
+
+
+def _rows(look: Look, listed: list[Listed]) -> list[WorklistRow]:
+    cache, readers = current_cache(), look.readings.readers if look.readings else {}
+    states = reading_state(cache.project, current_person(), [each.slide_id for each in listed])
+    rows = []
+    for each in listed:
+        if state := states.get(each.slide_id):
+            each = replace(each, reading=state.text)
+        blinded = look.hidden.get(each.slide_id)
+        hidden = _HIDDEN.format(blinded.study_id) if blinded else ""
+        rows.append(read_row(cache, each, look.index.facts(each), look.link, readers, hidden=hidden))
+    return rows
+
+
+def _legend(look: Look, rows: list[WorklistRow]) -> str:
+    return worklist_lists.heat_legend(rows) if look.link.view == GALLERY or any(row.heat for row in rows) else ""
+
+
+def _nothing(link: WorklistLink) -> None:
+    if link.filters:
+        st.info("No slide passes these filters.")
     else:
         st.info("No slide's name holds all these words.")
+
+
+def _show_pages(link: WorklistLink, number: int, pages: int, caption: str) -> None:
+    """How many slides, and the way to the other pages."""
+    row = st.container(horizontal=True, vertical_alignment="center")
+    row.caption(caption)
+    if pages == 1:
+        return
+    row.caption(f"Page {number:,} of {pages:,}", width="content")
+    for label, to in (("Previous", number - 1), ("Next", number + 1)):
+        row.button(label, key=f"to_{label}", disabled=not 1 <= to <= pages, on_click=go, args=(link.to(page=to),))

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pathology_app.text import as_text
 from pipeline.errors import GemslideError, UnreadableError
 from pipeline.inference.hotspots import Hotspot, read_hotspots
 from pipeline.project import Project, slide_id_of
@@ -29,6 +32,8 @@ MAX_OPEN_PREDICTIONS = 32
 MAX_OPEN_MASKS = 16
 _SHOWN_AS = "scanned"
 """How colours of tiles go out; in every version, so that no browser shows one that it kept from before this was so."""
+MAX_WORD = 120
+"""Characters of a text that a store may choose."""
 MAX_SUMMARIES = 20_000
 """Of a few hundred bytes each; no file stays open for one."""
 
@@ -120,6 +125,13 @@ class SlideSummary:
     levels: int
     tissue_mm2: float | None
     """None where the store has no tissue mask that can be read."""
+    scanner: str | None
+    stain: str | None
+    """Whether the stain's colours could be fitted; None where that was not tried."""
+    damaged_tiles: int
+    verdict: str | None
+    """Of the quality check; None where it was not made."""
+    ingested_utc: str | None
 
 
 class SlideCache:
@@ -269,6 +281,7 @@ def _quality(store_path: Path, version: str) -> OpenQuality | None:
 
 def _summary(store_path: Path, version: str) -> SlideSummary:
     reader = StoreReader(store_path)
+    about = reader.attributes
     return SlideSummary(
         slide_id=slide_id_of(store_path),
         version=version,
@@ -276,7 +289,25 @@ def _summary(store_path: Path, version: str) -> SlideSummary:
         mpp0=reader.mpp0,
         levels=len(reader.levels),
         tissue_mm2=_tissue_mm2(store_path),
+        scanner=about.scanner_model,
+        stain=stain_text(about.stain),
+        damaged_tiles=about.damaged_tiles,
+        verdict=_word((about.qc or {}).get("verdict")),
+        ingested_utc=_word(about.ingest.get("utc")),
     )
+
+
+def stain_text(stain: Mapping[str, Any] | None) -> str | None:
+    """Whether the colours of haematoxylin and eosin could be fitted; None where that was not tried."""
+    found = (stain or {}).get("macenko")
+    if not found:
+        return None
+    return "colours fitted (Macenko)" if found.get("fit") else f"no fit: {_word(found.get('reason')) or 'not said why'}"
+
+
+def _word(said: object) -> str | None:
+    """A short text of a store, which may hold anything there."""
+    return as_text(said)[:MAX_WORD] if isinstance(said, str) and said else None
 
 
 def _tissue_mm2(store_path: Path) -> float | None:

@@ -24,6 +24,11 @@ def mask_png(mask_yx: NDArray[np.uint8]) -> bytes:
     return _png(np.stack([np.zeros_like(mask_yx), np.where(mask_yx, 255, 0).astype(np.uint8)], -1))
 
 
+def rgba_png(rgba_yxc: NDArray[np.uint8]) -> bytes:
+    """An image as it is."""
+    return _png(rgba_yxc)
+
+
 def _png(values: NDArray[np.uint8]) -> bytes:
     stream = io.BytesIO()
     Image.fromarray(values).save(stream, "png")

@@ -6,6 +6,8 @@
     /layers/{slide_id}/tissue.png      /layers/{slide_id}/quality/{score_index}.png
     /damaged/{slide_id}.png
     /thumbnails/{slide_id}.jpg
+    /heatmaps/{slide_id}/{model_id}/{class_index}.png      to lie over the thumbnail
+    /exports/{slide_id}/{model_id}/{file}                  see exports.py
     /viewer/viewer-{hash}.js
 
 Links carry `?v=` with the version of what they show, so browsers may keep the answers for ever.
@@ -16,6 +18,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,6 +36,8 @@ from pathology_app.text import READ_ERRORS, message_of
 from pathology_app.tiles.body_cache import BodyCache
 from pathology_app.tiles.cache import BadLinkError, OpenSlide, SlideCache, UnknownNameError
 from pathology_app.tiles.colour_body import COLOUR_MEDIA_TYPE, colour_body
+from pathology_app.tiles.exports import ExportServer
+from pathology_app.tiles.heat_maps import heat_map_png
 from pathology_app.tiles.overlay_png import mask_png, overlay_png
 from pathology_app.tiles.tile_body import MEDIA_TYPE, tile_body
 from pathology_app.viewer.bundle import bundle_path
@@ -110,6 +115,22 @@ class TileServer:
             return Found(slide.version, lambda: Rendered(render_thumbnail_jpeg(slide.reader, THUMBNAIL_PX)))
 
         return await self._answer(request, (slide_id, "", "thumbnail"), "thumbnail", find, "image/jpeg")
+
+    async def heat_map(self, request: Request) -> Response:
+        (index,) = _numbers(request, r"(\d{1,9})\.png", "{class_index}.png")
+        slide_id, model_id = request.path_params["slide_id"], request.path_params["model_id"]
+        person = person_of(request.scope)
+
+        def find() -> Found:
+            check_not_hidden(self._cache.project, person, slide_id)
+            known = self._cache.class_names(slide_id, model_id)
+            if index >= len(known.class_names):
+                raise NoSuchTileError(f"class {index}: the model has classes 0 to {len(known.class_names) - 1}")
+            draw = partial(heat_map_png, self._cache, slide_id, model_id, index, THUMBNAIL_PX)
+            return Found(known.version, lambda: Rendered(draw()))
+
+        part = f"heat-{index}"
+        return await self._answer(request, (slide_id, model_id), part, find, "image/png", asks_each_time=True)
 
     async def damaged(self, request: Request) -> Response:
         (slide_id,) = _match(request, r"(.+)\.png", "{slide_id}.png")
@@ -268,12 +289,16 @@ def viewer_routes(cache: SlideCache) -> list[BaseRoute]:
             ("/colour/{rest:path}", server.colour, ()),
             ("/damaged/{rest:path}", server.damaged, ()),
             ("/thumbnails/{rest:path}", server.thumbnail, ()),
+            ("/heatmaps/{slide_id}/{model_id}/{rest:path}", server.heat_map, ()),
+            ("/exports/{slide_id}/{model_id}/{rest:path}", ExportServer(cache).file, ()),
             # Of all that is sent here, only this is not compressed already.
             ("/viewer/{rest:path}", viewer_bundle, (Middleware(GZipMiddleware),)),
             # Else Streamlit would answer with its page.
             ("/tiles/{rest:path}", bad_link, ()),
             ("/overlays/{rest:path}", bad_link, ()),
             ("/layers/{rest:path}", bad_link, ()),
+            ("/heatmaps/{rest:path}", bad_link, ()),
+            ("/exports/{rest:path}", bad_link, ()),
         )
     ]
 

@@ -18,6 +18,7 @@ __all__, __getattr__ = public_names(
         "chunks": "decode_chunk encode_zstd",
         "colour": "colour_table ColourTable",
         "damaged": "damaged_cells damaged_fraction read_damaged write_damaged",
+        "heat_thumbnail": "heat_thumbnail",
         "inside": "check_inside INGEST_AGAIN",
         "integrity": "find_damage find_overlay_damage image_arrays sampled WITH_CHUNK_CHECKSUMS WITH_LIST",
         "labels": "has_tissue MASK_AGAIN read_label read_tissue tissue_share write_tissue",

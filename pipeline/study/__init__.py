@@ -29,7 +29,7 @@ __all__, __getattr__ = public_names(
         "remedies": "remedies_of remedy_of",
         "retries": "MAY_BE_RETRIED retry",
         "rows": "hash_row PROJECT_LOG reading_subject STUDY_SUBJECT slide_subject task_subject",
-        "search": "NO_CODE FoundSlides SlideSearch find_slides",
+        "search": "NO_CODE FoundSlides SlideSearch find_slides slide_states slides_seen",
         "sign_off": "Meaning SIGNATURES_SUFFIX find_false_signatures sign_report",
         "signing": "SigningKey new_key open_key read_public_key",
         "slurm": "array_script",

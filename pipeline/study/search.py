@@ -1,4 +1,4 @@
-"""Looking for slides of a study, a page at a time: by state, by code, by part of a name.
+"""Looking for slides of a study, a page at a time: by state, by code, by part of a name; and by whom the log names.
 
 The database does the work, so that a page of a hundred thousand slides takes no longer than one of a hundred.
 """
@@ -12,7 +12,8 @@ from typing import Any
 from sqlalchemy import ColumnElement, Row, func, select
 
 from pipeline.study.ledger import Ledger, found
-from pipeline.study.tables import slide
+from pipeline.study.rows import PROJECT_LOG, slide_subject
+from pipeline.study.tables import audit, slide
 
 MAX_WORDS, MAX_WORD = 8, 64
 """Of a search; no slide's name is longer than a word may be."""
@@ -66,3 +67,27 @@ def find_slides(ledger: Ledger, study_id: str, wanted: SlideSearch, *, skip: int
         found(connection, study_id)
         total = connection.scalar(select(func.count()).select_from(slide).where(*conditions))
         return FoundSlides(connection.execute(page).all(), int(total or 0))
+
+
+def slide_states(ledger: Ledger) -> list[tuple[str, str, str]]:
+    """How every slide stands in every study: (slide, study, state)."""
+    chosen = select(slide.c.slide_id, slide.c.study_id, slide.c.state)
+    with ledger.database.read() as connection:
+        return [(slide_id, study_id, state) for slide_id, study_id, state in connection.execute(chosen)]
+
+
+def slides_seen(ledger: Ledger, actor: str) -> set[str]:
+    """Slides that any entry of the project's log is about which names this person.
+
+    Args:
+        actor: as `Change.actor` has it.
+
+    Raises:
+        GemslideError: the ledger is away.
+    """
+    before = slide_subject("")
+    chosen = select(audit.c.subject).where(
+        audit.c.study_id == PROJECT_LOG, audit.c.actor == actor, audit.c.subject.startswith(before, autoescape=True)
+    )
+    with ledger.database.read() as connection:
+        return {subject.removeprefix(before) for subject in connection.scalars(chosen.distinct())}

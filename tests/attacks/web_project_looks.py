@@ -14,9 +14,11 @@ from starlette.applications import Starlette
 from streamlit.testing.v1 import AppTest
 
 import pathology_app
+from pathology_app.slide_index.facts import read_facts
+from pathology_app.slide_index.sweep import Batch, Sweeper
+from pathology_app.slide_index.table import SlideTable, Wanted
 from pathology_app.tiles.cache import PROJECT_VARIABLE, SlideCache
 from pathology_app.tiles.routes import viewer_routes
-from pathology_app.worklist_rows import find_slides, read_row
 from pipeline.project import Project
 from tests.pathology_app.small_project import MODEL_ID, SLIDE_ID
 
@@ -38,18 +40,21 @@ def look(root: Path, name: str) -> list[str]:
 
 def _rows(root: Path, name: str) -> list[str]:
     cache = SlideCache(Project(root))
-    slide_ids, _ = find_slides(cache, "", only_predicted=False)
-    find_slides(cache, "demo", only_predicted=True)
-    rows = {slide_id: read_row(cache, slide_id) for slide_id in slide_ids}
+    table, slide_ids = SlideTable(), cache.project.slide_ids()
+    table.set_names(slide_ids)
+    for line in Sweeper(cache.project).sweep():
+        table.put(Batch.model_validate_json(line))
+    listed = table.find(Wanted(sort="score"), skip=0, limit=len(slide_ids))
+    rows = {each.slide_id: each.facts or read_facts(cache, each.slide_id) for each in listed}
     findings = []
-    if HEALTHY not in rows or rows[HEALTHY].note or not rows[HEALTHY].size:
+    if HEALTHY not in rows or rows[HEALTHY].note or not rows[HEALTHY].size_wh_px0:
         findings.append(f"the other slide's row is {rows.get(HEALTHY)}")
     if SLIDE_ID not in rows:
         findings.append("the slide has no row")
     elif name.startswith(("root: ", "hotspots: ")) and "missing" not in name and name not in HARMLESS:
         if not rows[SLIDE_ID].note:
             findings.append("its row says nothing of it")
-        if rows[SLIDE_ID].top_score is not None:
+        if rows[SLIDE_ID].top_score() is not None:
             findings.append("its row has a score")
     findings += [f"{slide_id}: the row names the folder" for slide_id, row in rows.items() if str(root) in row.note]
     return findings
@@ -57,6 +62,7 @@ def _rows(root: Path, name: str) -> list[str]:
 
 def _answers(root: Path) -> list[str]:
     links = [f"/thumbnails/{SLIDE_ID}.jpg", f"/tiles/{SLIDE_ID}/1/0_0", f"/overlays/{SLIDE_ID}/{MODEL_ID}/1.png"]
+    links += [f"/heatmaps/{SLIDE_ID}/{MODEL_ID}/1.png", f"/exports/{SLIDE_ID}/{MODEL_ID}/predictions.csv"]
     links += [f"/thumbnails/{HEALTHY}.jpg", f"/tiles/{HEALTHY}/1/0_0", f"/colour/{SLIDE_ID}"]
 
     async def ask() -> list[httpx.Response]:

@@ -148,7 +148,7 @@ def test_a_model_with_a_blank_in_its_name_is_one_message(copied: Project) -> Non
     predictions = copied.store_path(SLIDE_ID) / "predictions"
     shutil.copytree(predictions / MODEL_ID, predictions / "a model")
 
-    assert f'<td class="text">{MODEL_ID}</td>' in html_of(open_page())
+    assert f'<td class="text gs-from-900">{MODEL_ID}</td>' in html_of(open_page())
     page = open_page(slide=SLIDE_ID, model="a model")
     assert said(page.warning[0]) == f"No predictions of model 'a model' for this slide; showing {MODEL_ID}."
     assert viewer_data(page)

@@ -1,4 +1,4 @@
-"""Rows and pages of the worklist."""
+"""Rows and cards of the worklist, and what its links name."""
 
 from __future__ import annotations
 
@@ -9,12 +9,18 @@ from pathlib import Path
 import pytest
 
 from pathology_app.html_tables import Link, Picture
+from pathology_app.slide_index.facts import ModelFacts, read_facts
+from pathology_app.slide_index.sweep import CohortFacts
+from pathology_app.slide_index.table import Case, Listed
 from pathology_app.tiles.cache import SlideCache
-from pathology_app.worklist_link import WorklistLink
-from pathology_app.worklist_rows import COLUMNS, ROWS_PER_PAGE, find_slides, page_of, read_row
+from pathology_app.worklist_link import GALLERY, NO_VERDICT, WorklistLink
+from pathology_app.worklist_lists import cases_html, heat_legend, slides_html
+from pathology_app.worklist_rows import WorklistRow, columns, read_row
 from pipeline.project import Project
-from tests.pathology_app.many_slides import make_many_slides
 from tests.pathology_app.small_project import MODEL_ID, MPP0, SLIDE_ID
+
+LINK = WorklistLink()
+HOSTILE = "<img src=x onerror=alert(1)>\"'\u202e"
 
 
 @pytest.fixture
@@ -24,88 +30,107 @@ def copied(project: Project, tmp_path: Path) -> SlideCache:
     return SlideCache(Project(tmp_path))
 
 
-def test_a_row_says_what_the_slide_is(cache: SlideCache) -> None:
-    picture, *shown = read_row(cache, SLIDE_ID).cells(WorklistLink("s", page=2))
+def row_of(cache: SlideCache, link: WorklistLink = LINK, **said: str) -> WorklistRow:
+    listed = Listed(SLIDE_ID, None, CohortFacts(slide_id=SLIDE_ID, **said), (("trial", "done"),), "unread")
+    return read_row(cache, listed, read_facts(cache, SLIDE_ID), link, {SLIDE_ID: "r1"})
 
+
+def test_a_row_says_what_the_slide_is(cache: SlideCache) -> None:
+    link = WorklistLink("s", page=2)
+    cells = row_of(cache, link, case_id="P-1", site="north", label="tumour", scanner="GT450").cells(link)
+    said = dict(zip([column.heading for column in columns(link)], cells, strict=True))
+
+    picture = said.pop("Picture")
     assert isinstance(picture, Picture)
     assert picture.url.startswith(f"/thumbnails/{SLIDE_ID}.jpg?v=")
-    assert 0.2 < float(str(shown.pop(4))) < 0.6
-    link = Link(SLIDE_ID, {"find": "s", "page": "2", "slide": SLIDE_ID})
-    assert shown == [link, "", "1800 × 1300 px (0.9 × 0.7 mm)", f"{MPP0}", MODEL_ID, "0.97"]
-    assert len(COLUMNS) == len(shown) + 2
+    assert str(picture.over).startswith(f"/heatmaps/{SLIDE_ID}/{MODEL_ID}/1.png?v=")
+    assert 0.2 < float(str(said.pop("Tissue mm²"))) < 0.6
+    assert len(str(said.pop("Read in"))) == len("2026-11-23")
+    assert said == {
+        "Slide": Link(SLIDE_ID, {"find": "s", "page": "2", "slide": SLIDE_ID}),
+        "Case": "P-1",
+        "State": "unread",
+        "Reader": "r1",
+        "Highest hotspot": "0.97",
+        "Note": "",
+        "Predictions of": MODEL_ID,
+        "Quality": "",
+        "Study": "done",
+        "Size": "1800 × 1300 px (0.9 × 0.7 mm)",
+        "µm/px": f"{MPP0}",
+        "Scanner": "GT450",
+        "Site": "north",
+        "Label": "tumour",
+    }
+
+
+def test_none_found_is_not_the_same_as_not_known(cache: SlideCache) -> None:
+    facts = read_facts(cache, SLIDE_ID)
+
+    def score(tops: dict[str, float] | None, link: WorklistLink = LINK) -> str:
+        model = ModelFacts(model_id=MODEL_ID, top_scores=tops)
+        listed = Listed(SLIDE_ID, None, CohortFacts(slide_id=SLIDE_ID), (), "")
+        return WorklistRow(listed, facts.model_copy(update={"models": (model,)})).score(link)
+
+    assert [score({"positive": 0.5}), score({}), score(None)] == ["0.50", "none", ""]
+    assert score({"positive": 0.5}, LINK.to(score_of=("another", ""))) == ""
+
+
+def test_a_heading_sorts_by_its_column_and_the_other_way_round_the_second_time(cache: SlideCache) -> None:
+    by_score = LINK.to(page=7).sorted_by("score")
+    assert (by_score.page, by_score.query()) == (1, {"sort": "score"})
+    assert by_score.sorted_by("score").query() == {"sort": "-score"}
+    (heading,) = [column for column in columns(by_score) if column.heading == "Highest hotspot"]
+    assert heading.sort is not None
+    assert (heading.sort.now, heading.sort.query) == ("descending", {"sort": "-score"})
+    drawn = slides_html([row_of(cache, by_score)], by_score)
+    assert '<th scope="col" class="number" aria-sort="descending"><a class="gs-go gs-sort"' in drawn
+    assert 'href="?sort=-score">Highest hotspot ▼</a>' in drawn
 
 
 @pytest.mark.parametrize(
-    ("text", "only_predicted", "found"),
+    "query",
     [
-        ("", False, True),
-        ("s-001", True, True),
-        ("001 demo", True, True),
-        ("demo", False, False),
-        ("002", False, False),
-        ("s 1", False, True),
+        {"find": "a b", "predicted": "1", "of": "m-1/tumour", "score": "0.5", "sort": "-size", "page": "3"},
+        {"state": "done", "quality": "review", "site": "north", "scanner": "x", "case": "P-1"},
+        {"quality": NO_VERDICT, "group": "case", "view": "gallery"},
     ],
 )
-def test_the_filter_wants_every_word(cache: SlideCache, text: str, only_predicted: bool, found: bool) -> None:
-    assert find_slides(cache, text, only_predicted=only_predicted) == ([SLIDE_ID] if found else [], 1)
+def test_a_link_comes_back_as_it_was(query: dict[str, str]) -> None:
+    assert WorklistLink.of(query).query() == query
 
 
-def test_slides_without_predictions_can_be_hidden(copied: SlideCache) -> None:
-    shutil.rmtree(copied.project.store_path(SLIDE_ID) / "predictions")
-
-    assert find_slides(copied, "", only_predicted=True) == ([], 1)
-    assert read_row(copied, SLIDE_ID).top_score is None
-
-
-@pytest.mark.parametrize(
-    ("wanted", "number", "first", "count"),
-    [
-        ("1", 1, 0, ROWS_PER_PAGE), ("2", 2, ROWS_PER_PAGE, ROWS_PER_PAGE), ("3", 3, 2 * ROWS_PER_PAGE, 7),
-        ("4", 3, 2 * ROWS_PER_PAGE, 7), ("0", 1, 0, ROWS_PER_PAGE), ("-1", 1, 0, ROWS_PER_PAGE),
-        ("x", 1, 0, ROWS_PER_PAGE), ("٣", 1, 0, ROWS_PER_PAGE), ("9" * 5000, 1, 0, ROWS_PER_PAGE),
-    ],
-)  # fmt: skip
-def test_a_link_names_a_page(wanted: str, number: int, first: int, count: int) -> None:
-    slide_ids = [f"s{index}" for index in range(2 * ROWS_PER_PAGE + 7)]
-    page = page_of(slide_ids, WorklistLink.of({"page": wanted}).page)
-    assert (page.number, page.pages) == (number, 3)
-    assert list(page.slide_ids) == slide_ids[first : first + count]
-
-
-def test_an_empty_list_has_one_page() -> None:
-    assert (page_of([], 7).number, page_of([], 7).pages) == (1, 1)
-
-
-def test_a_slide_of_which_it_is_not_known_whether_it_was_predicted_is_not_left_out(copied: SlideCache) -> None:
-    shutil.rmtree(copied.project.store_path(SLIDE_ID) / "predictions")
-    (copied.project.store_path(SLIDE_ID) / "predictions").symlink_to("x" * 300)  # cannot be looked at, root or not
-
-    assert find_slides(copied, "", only_predicted=True) == ([SLIDE_ID], 1)
-    assert read_row(copied, SLIDE_ID).note
+@pytest.mark.parametrize("page", ["0", "-1", "x", "٣", "9" * 5000])
+def test_of_a_link_that_nobody_means_the_nearest_is_taken(page: str) -> None:
+    query = {"page": page, "score": "nan", "sort": "-nobody's", "view": "x", "group": "x", "predicted": "yes"}
+    assert WorklistLink.of(query) == LINK
+    assert WorklistLink.of({"score": "1.5", "find": "\ud800\0"}).find == "?\ufffd"
 
 
 def test_damaged_hotspots_are_said_in_the_row(copied: SlideCache) -> None:
     (copied.project.result_dir(SLIDE_ID, MODEL_ID) / "hotspots.json").write_text("[")
 
-    row = read_row(copied, SLIDE_ID)
+    row = row_of(copied)
 
-    assert row.note.startswith(f"Hotspots unknown: results/{MODEL_ID}/{SLIDE_ID}")
-    assert (row.size, row.top_score) == ("1800 × 1300 px (0.9 × 0.7 mm)", None)
+    assert row.facts.note.startswith(f"Hotspots unknown: results/{MODEL_ID}/{SLIDE_ID}")
+    assert (row.size, row.score(LINK)) == ("1800 × 1300 px (0.9 × 0.7 mm)", "")
 
 
 def test_a_damaged_slide_is_a_row_that_says_so(copied: SlideCache) -> None:
     (copied.project.store_path(SLIDE_ID) / "zarr.json").write_text("{")
 
-    row = read_row(copied, SLIDE_ID)
+    row = row_of(copied)
 
-    assert (row.slide_id, row.size) == (SLIDE_ID, None)
-    assert row.note.startswith(f"slides/{SLIDE_ID}.ome.zarr: ")
-    assert str(copied.project.root) not in row.note
+    assert (row.slide_id, row.size, row.picture) == (SLIDE_ID, "", None)
+    assert row.facts.note.startswith(f"slides/{SLIDE_ID}.ome.zarr: ")
+    assert str(copied.project.root) not in row.facts.note
+    assert "No picture" in slides_html([row], LINK.to(view=GALLERY))
 
 
 def test_a_store_put_in_anothers_place_is_seen_whatever_its_time(copied: SlideCache) -> None:
     root = copied.project.store_path(SLIDE_ID) / "zarr.json"
     before, text, found = copied.slide(SLIDE_ID), root.read_bytes(), root.stat()
+    facts = read_facts(copied, SLIDE_ID)
 
     other = root.with_name("other")
     other.write_bytes(text)
@@ -114,29 +139,23 @@ def test_a_store_put_in_anothers_place_is_seen_whatever_its_time(copied: SlideCa
 
     assert root.stat().st_mtime_ns == found.st_mtime_ns
     assert copied.slide(SLIDE_ID).version != before.version
-    assert read_row(copied, SLIDE_ID).thumbnail_url != f"/thumbnails/{SLIDE_ID}.jpg?v={before.version}"
-
-
-def test_a_page_of_many_slides_reads_that_page_only(project: Project, tmp_path: Path) -> None:
-    """Stores of other pages are not even looked at: here they cannot be read."""
-    make_many_slides(project, tmp_path, 2 * ROWS_PER_PAGE)
-    cache = SlideCache(Project(tmp_path))
-    slide_ids, total = find_slides(cache, "", only_predicted=False)
-    for slide_id in slide_ids[ROWS_PER_PAGE:]:
-        (cache.project.store_path(slide_id) / "zarr.json").unlink()
-    read_row(cache, slide_ids[0])  # zarr opens an event loop once
-    opened = len(os.listdir("/proc/self/fd"))
-
-    rows = [read_row(cache, slide_id) for slide_id in page_of(slide_ids, 1).slide_ids]
-
-    assert (total, len(rows)) == (2 * ROWS_PER_PAGE, ROWS_PER_PAGE)
-    assert not any(row.note for row in rows)
-    assert len(os.listdir("/proc/self/fd")) == opened
-    assert "has no zarr.json" in read_row(cache, slide_ids[-1]).note
+    assert read_facts(copied, SLIDE_ID).stamp != facts.stamp
+    assert read_facts(copied, SLIDE_ID).version != facts.version
 
 
 def test_a_folder_that_is_a_link_to_itself_hides_no_slide(copied: SlideCache) -> None:
     loop = copied.project.store_path("S-000")
     loop.symlink_to(loop)
 
-    assert find_slides(copied, "", only_predicted=False) == ([SLIDE_ID], 1)
+    assert copied.project.slide_ids() == [SLIDE_ID]
+
+
+def test_cards_and_cases_show_what_others_wrote_as_text(cache: SlideCache) -> None:
+    row = row_of(cache, case_id=HOSTILE, label=HOSTILE, site=HOSTILE)
+    drawn = cases_html([(Case(HOSTILE, SLIDE_ID, 30, 0.97), [row])], LINK.to(by_case=True))
+    drawn += slides_html([row], LINK.to(view=GALLERY)) + heat_legend([row])
+
+    assert "<img src=x" not in drawn
+    assert "\u202e" not in drawn
+    assert "All 30 slides of this case" in drawn
+    assert "P(positive), from 0.5 to 1" in drawn

@@ -6,11 +6,19 @@ export class FactsPanel {
   readonly slide = box("facts");
   readonly probe = box("facts");
 
-  update({ facts, probe }: ViewerData): void {
-    this.slide.replaceChildren(tableOf(facts, "Slide"));
+  update({ facts, probe, slide, thumbnail_url }: ViewerData): void {
+    this.slide.replaceChildren(thumbnailOf(slide.slide_id, thumbnail_url), tableOf(facts, "Slide"));
     const hint = box("hint", "Click on the slide, or press Enter, to read every class's probability there.");
     this.probe.replaceChildren(probe ? tableOf(probe.rows, "Under the last click") : hint);
   }
+}
+
+/** Made of the slide's own pixels: the picture of its label is never kept. */
+function thumbnailOf(slide_id: string, url: string): HTMLImageElement {
+  const image = new Image();
+  [image.src, image.alt, image.loading] = [url, `The whole slide ${slide_id}, without its label`, "lazy"];
+  [image.style.width, image.style.maxHeight, image.style.objectFit] = ["100%", "150px", "contain"];
+  return image;
 }
 
 function tableOf(rows: [string, string][], name: string): HTMLTableElement {

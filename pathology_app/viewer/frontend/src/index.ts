@@ -1,5 +1,6 @@
 // Entries of the Streamlit components. Streamlit calls each again with new data on every rerun.
 import { CompareViewer } from "./compare/compare_viewer";
+import { watchConnection } from "./connection";
 import { exposeCompareHook, exposeHook } from "./hook";
 import { catchClicks } from "./links";
 import reviewCss from "./review/review.css";
@@ -44,6 +45,7 @@ function sweep(): void {
 /** On every page: so a viewer ends when its page is left, and not when the next one begins. */
 export function followLinks(component: Streamlit<unknown>): void {
   sweep();
+  watchConnection();
   catchClicks(component);
 }
 

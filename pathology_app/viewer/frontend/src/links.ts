@@ -34,5 +34,5 @@ function linkOf(target: EventTarget | null): HTMLAnchorElement | null {
     return link.matches(OWN) ? link : null;
   }
   const isMarking = (window.getSelection()?.toString() ?? "") !== "";
-  return isMarking ? null : (target.closest("tr")?.querySelector<HTMLAnchorElement>(OWN) ?? null);
+  return isMarking ? null : (target.closest("tbody tr")?.querySelector<HTMLAnchorElement>(OWN) ?? null);
 }

@@ -14,8 +14,9 @@ const PAUSE_MS = 250;
 const STYLE = `
 label { display: block; font-family: inherit; font-size: 0.875rem; line-height: 1.5rem; }
 input { display: block; box-sizing: border-box; width: 100%; height: 40px; margin-top: 4px; padding: 0 12px; font-family: inherit;
-  font-size: 1rem; color: inherit; background: #f8f9fa; border: 1px solid #8a90a0; border-radius: 8px; }
-input:focus { outline: 2px solid #b0175b; outline-offset: 1px; }
+  font-size: 1rem; color: inherit; background: var(--st-secondary-background-color, #f4f5f8); border: 1px solid #8a90a0; border-radius: 8px; }
+input::placeholder { color: inherit; opacity: 0.75; }
+input:focus { outline: 2px solid var(--st-primary-color, #b0175b); outline-offset: 1px; }
 `;
 
 class SearchBox {

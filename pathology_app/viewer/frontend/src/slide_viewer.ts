@@ -5,6 +5,8 @@ import { annotationsOn, classesOf } from "./annotations/on_slide";
 import { commandsOf } from "./commands";
 import { DamagedLayer } from "./damaged";
 import { box } from "./elements";
+import { ExportMenu } from "./export/export_menu";
+import { exportView } from "./export/of_viewer";
 import { FactsPanel } from "./facts_panel";
 import { GamepadControl } from "./gamepad";
 import type { Point } from "./geometry";
@@ -65,6 +67,7 @@ export class SlideViewer {
   private readonly probeSection: HTMLElement;
   readonly damaged = new DamagedLayer(() => this.draw(), (text) => this.status.note(text));
   private readonly colours: TileColours;
+  private readonly exportMenu = new ExportMenu(() => exportView(this));
   private readonly facts = new FactsPanel();
   private readonly status = new Status();
   private readonly scaleBar = new ScaleBar();
@@ -103,6 +106,7 @@ export class SlideViewer {
     this.colours = new TileColours(data.slide.colour_url, this.image.state, () => this.status.note(NO_COLOURS));
     this.tiles = new TileStore(this.colours);
     this.status.imageChanged(this.image.changes);
+    this.toolbar.extras.append(this.exportMenu.element);
     this.host.append(this.toolbar.element, box("body", this.stage, this.panel.element));
     // A reading without help needs the slide, and hardly anything beside it.
     this.panel.element.hidden = data.hotspots_note === null;
@@ -140,6 +144,7 @@ export class SlideViewer {
     this.layerPanel.update();
     this.annotations?.setModelClasses(classesOf(data.layers));
     this.facts.update(data);
+    this.exportMenu.update(data.exports);
     this.hotspots.replace(data.hotspots, this.layers.first?.style.threshold ?? 0);
     this.hotspotList.replace(data.hotspots, data.hotspots_url, data.hotspots_note ?? "");
     this.hotspotSection.hidden = data.hotspots_note === null;
@@ -154,6 +159,7 @@ export class SlideViewer {
     this.draw();
   }
 
+  /** Save a picture of the view. */
   destroy(): void {
     this.listeners.abort();
     this.readAhead.destroy();
@@ -381,7 +387,7 @@ export class SlideViewer {
   }
 
   private showLegend(): void {
-    this.legend.show(this.layers.shown.map(({ info, style }) => ({ label: info.label, style, isMask: info.is_mask })));
+    this.legend.show(this.layers.legend);
   }
 
   /** The stage is another size: OpenSeadragon looks for that itself, a moment later. */

@@ -73,8 +73,19 @@ export interface Probe {
   rows: [string, string][];
 }
 
+/** What can be taken away from the slide's page. */
+export interface Exports {
+  may_export: boolean;
+  files: { label: string; url: string }[];
+  /** That opens the slide in napari. */
+  command: string;
+}
+
 export interface ViewerData {
   slide: Slide;
+  /** The whole slide in small, without its label. */
+  thumbnail_url: string;
+  exports: Exports;
   layers: LayerInfo[];
   hotspots: Hotspot[];
   /** What is to be said of the list; null where nothing may be said of hotspots. */

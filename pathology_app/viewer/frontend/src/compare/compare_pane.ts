@@ -136,7 +136,7 @@ export class ComparePane {
   }
 
   private restyled(): void {
-    this.legend.show(this.layers.shown.map(({ info, style }) => ({ label: info.label, style, isMask: info.is_mask })));
+    this.legend.show(this.layers.legend);
     this.draw();
   }
 }

@@ -1,6 +1,7 @@
 // The layers over the slide: which there are, which are shown, and how. The first one is that of the model and class
 // chosen on the page; any others can be shown with it.
 import type { Point, Transform } from "../geometry";
+import type { LegendEntry } from "../legend";
 import type { LayerInfo } from "../types";
 import { Cells } from "./cells";
 import { DEFAULT_STYLE, type LayerStyle, styleOf, styleText } from "./style";
@@ -67,6 +68,10 @@ export class Layers {
 
   get shown(): Layer[] {
     return this.all.filter(({ style }) => style.visible);
+  }
+
+  get legend(): LegendEntry[] {
+    return this.shown.map(({ info, style }) => ({ label: info.label, style, isMask: info.is_mask }));
   }
 
   draw(context: CanvasRenderingContext2D, transform: Transform, ratio: number): void {

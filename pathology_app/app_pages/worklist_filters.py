@@ -1,0 +1,176 @@
+"""Which slides the worklist shows, and how. The link says that, so that Back, a reload and a colleague find the same.
+
+A widget has a key for each link that it stands for, and nothing of one link is left in another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
+
+import streamlit as st
+
+from pathology_app.reading_states import ReadingStates
+from pathology_app.slide_index.table import SORTS, SlideTable
+from pathology_app.text import as_text
+from pathology_app.viewer.component import search_box
+from pathology_app.worklist_link import GALLERY, MAX_FIND, NO_VERDICT, TABLE, WorklistLink
+
+_ANY = ""
+_SORT_WORDS = {
+    "slide": "slide",
+    "case": "case",
+    "score": "highest hotspot",
+    "state": "state",
+    "quality": "quality",
+    "damaged": "damage",
+    "tissue": "tissue",
+    "size": "size",
+    "mpp": "µm/px",
+    "scanner": "scanner",
+    "site": "site",
+    "label": "label",
+    "ingested": "date read in",
+}
+
+
+def draw_filters(link: WorklistLink, table: SlideTable, readings: ReadingStates | None, hidden: frozenset[str]) -> None:
+    """Draw them; those are left out that could choose nothing.
+
+    Args:
+        hidden: slides of which nothing of a model may show.
+    """
+    left, right = st.columns([2, 3], vertical_alignment="bottom")
+    with left:
+        search_box(
+            "Filter",
+            link.find,
+            lambda find: go(link.to(find=find, page=1)),
+            key="filter",
+            placeholder="part of a slide or model name" if link.only_predicted else "part of a slide's name",
+            max_length=MAX_FIND,
+        )
+    with right.container(horizontal=True, vertical_alignment="bottom", gap="small"):
+        label = f"Filters ({link.filters})" if link.filters else "Filters"
+        with st.popover(label, icon=":material/filter_alt:", width="content"):
+            _filters(link, table, readings, hidden)
+        if link.filters:
+            st.button("Clear", key="clear_filters", on_click=go, args=(_cleared(link),), width="content")
+        _views(link, table)
+    st.checkbox(
+        "Only slides with predictions",
+        link.only_predicted,
+        key=f"only_predicted {link.only_predicted}",
+        on_change=lambda: go(link.to(only_predicted=not link.only_predicted, page=1)),
+    )
+
+
+def go(link: WorklistLink) -> None:
+    """Leave for what a link names."""
+    st.query_params.from_dict(link.query())
+
+
+def _cleared(link: WorklistLink) -> WorklistLink:
+    nothing = WorklistLink()
+    names = ("only_predicted", "min_score", "state", "quality", "site", "scanner", "case")
+    return link.to(**{name: getattr(nothing, name) for name in names}, page=1)
+
+
+def _views(link: WorklistLink, table: SlideTable) -> None:
+    """Sorting, by case, and table or gallery."""
+    sorts = [name for name in SORTS if name not in ("case", "site", "label") or table.has(_COLUMN.get(name, name))]
+    sort = link.sort if link.sort in sorts else "slide"
+    _choose("Sort by", sorts, sort, lambda chosen: link.sorted_by(chosen), words=_SORT_WORDS, key="sort", width=170)
+    if table.has("case_id") or link.by_case:
+        st.toggle(
+            "By case",
+            link.by_case,
+            key=f"by_case {link.by_case}",
+            on_change=lambda: go(link.to(by_case=not link.by_case, page=1)),
+            width="content",
+        )
+    view = st.segmented_control(
+        "View",
+        (TABLE, GALLERY),
+        default=link.view,
+        format_func=str.capitalize,
+        required=True,
+        key=f"view {link.view}",
+        label_visibility="collapsed",
+        width="content",
+    )
+    if view != link.view:
+        go(link.to(view=view))
+        st.rerun()
+
+
+_COLUMN = {"case": "case_id"}
+
+
+def _filters(link: WorklistLink, table: SlideTable, readings: ReadingStates | None, hidden: frozenset[str]) -> None:
+    scored = table.scored(hidden)
+    if scored:
+        _score(link, scored)
+    states = [*(readings.words if readings else ()), *table.choices("study state")]
+    _choose_word("State", states, link.state, "state", link)
+    verdicts = table.choices("quality")
+    _choose_word("Quality", [*verdicts, NO_VERDICT] if verdicts else [], link.quality, "quality", link)
+    _choose_word("Site", table.choices("site"), link.site, "site", link)
+    _choose_word("Scanner", table.choices("scanner"), link.scanner, "scanner", link)
+    _choose_word("Case", [link.case] if link.case else [], link.case, "case", link)
+
+
+def _score(link: WorklistLink, scored: Sequence[tuple[str, str]]) -> None:
+    """Whose scores count, and how high they must be."""
+    models = list(dict.fromkeys(model_id for model_id, _ in scored))
+    options = [_ANY, *(f"{model_id}/" for model_id in models), *(f"{model}/{name}" for model, name in scored)]
+    now = "/".join(link.score_of) if link.score_of else _ANY
+    words = {_ANY: "any model", **{f"{model_id}/": model_id for model_id in models}}
+    words |= {f"{model}/{name}": f"{name} ({model})" for model, name in scored}
+
+    def chosen(option: str) -> WorklistLink:
+        model_id, _, class_name = option.partition("/")
+        return link.to(score_of=(model_id, class_name) if option else None, page=1)
+
+    _choose("Scores of", options if now in options else [*options, now], now, chosen, words=words, key="of")
+    key = f"min_score {link.min_score}"
+
+    def changed() -> None:
+        value = st.session_state[key]
+        go(link.to(min_score=None if value is None else round(float(value), 3), page=1))
+
+    st.number_input(
+        "Highest hotspot at least", 0.0, 1.0, link.min_score, 0.05, key=key, on_change=changed, placeholder="0 to 1"
+    )
+
+
+def _choose_word(label: str, words: Sequence[str], now: str, name: str, link: WorklistLink) -> None:
+    """A menu of words, "any" first; left out where there are none."""
+    if not words and not now:
+        return
+    options = [_ANY, *dict.fromkeys([*words, *([now] if now else [])])]
+    shown = {_ANY: "any", NO_VERDICT: "not checked"}
+    _choose(label, options, now, lambda chosen: link.to(**{name: chosen}, page=1), words=shown, key=name)
+
+
+def _choose(
+    label: str,
+    options: Sequence[str],
+    now: str,
+    to: Callable[[str], WorklistLink],
+    *,
+    words: Mapping[str, str],
+    key: str,
+    width: int | Literal["stretch"] = "stretch",
+) -> None:
+    """A menu that leads on when something is chosen."""
+    own = f"{key} {now}"
+    st.selectbox(
+        label,
+        options,
+        index=list(options).index(now),
+        format_func=lambda option: as_text(words.get(option, option)),
+        key=own,
+        on_change=lambda: go(to(st.session_state[own])),
+        width=width,
+    )

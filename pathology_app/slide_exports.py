@@ -1,0 +1,44 @@
+"""What can be taken away from a slide's page (frontend/src/types.ts, Exports)."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from typing import Any
+
+from pathology_app.access.people import Action, Person
+from pipeline.project import Project
+
+_FILES = (
+    ("predictions.csv", "Probabilities by tile (CSV)", False),
+    ("predictions.geojson", "Tiles for QuPath (GeoJSON)", False),
+    ("contours.geojson", "Outlines for QuPath (GeoJSON)", True),
+    ("hotspots.json", "Hotspots (JSON)", True),
+)
+"""Name, what it is, and whether it is there only if inference wrote it."""
+
+
+def exports_of(
+    project: Project, slide_id: str, model_id: str | None, person: Person, *, is_here: bool
+) -> dict[str, Any]:
+    """Files of the model shown, and the command for napari.
+
+    Args:
+        is_here: whether the browser runs on this computer; others are not told where the project lies.
+    """
+    may_export = person.may(Action.EXPORT)
+    folder = shlex.quote(str(project.root)) if is_here else "PROJECT"
+    return {
+        "may_export": may_export,
+        "files": _files(project, slide_id, model_id) if model_id and may_export else [],
+        "command": f"gemslide view {slide_id} --project {folder}",
+    }
+
+
+def _files(project: Project, slide_id: str, model_id: str) -> list[dict[str, str]]:
+    folder = project.result_dir(slide_id, model_id)
+    return [
+        {"label": label, "url": f"/exports/{slide_id}/{model_id}/{name}"}
+        for name, label, must_be_there in _FILES
+        if not must_be_there or os.path.lexists(folder / name)
+    ]

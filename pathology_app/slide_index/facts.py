@@ -1,0 +1,153 @@
+"""What a list says of one slide, read from its files; and a word that changes when one of these files does."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from pathology_app.text import READ_ERRORS, as_text, message_of
+from pathology_app.tiles.cache import SlideCache
+from pipeline.inference.hotspots import Hotspot
+from pipeline.project import Project
+from pipeline.store.layout import PREDICTIONS
+from training.foundation.class_names import MAX_CLASS_NAME_LENGTH
+from training.foundation.names import NAME_PATTERN, is_name
+
+MAX_MODELS = 1_000
+MAX_TEXT = 600
+MAX_TILES = 2**53
+
+Name = Annotated[str, Field(pattern=NAME_PATTERN)]
+Text = Annotated[str, Field(max_length=MAX_TEXT)]
+ClassName = Annotated[str, Field(max_length=2 * MAX_CLASS_NAME_LENGTH)]
+Side = Annotated[int, Field(gt=0, le=2**31)]
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, strict=True)
+
+
+class ModelFacts(_Strict):
+    """What one model says of a slide.
+
+    Attributes:
+        top_scores: of the strongest hotspot of each class that has one; None where no list of hotspots can be read: not
+            the same as none found.
+    """
+
+    model_id: Name
+    top_scores: dict[ClassName, Share] | None
+
+
+class SlideFacts(_Strict):
+    """One slide of a list. Of a slide that cannot be read only id, stamp and note are known.
+
+    Attributes:
+        stamp: changes when one of the files does that this was read from.
+        version: of the slide's picture, for links.
+        damaged_tiles: of the source's file.
+        verdict: of the quality check; None where it was not made.
+        ingested_utc: as the store says it.
+        note: what is wrong with the slide's files.
+    """
+
+    slide_id: Name
+    stamp: Text
+    version: Text | None = None
+    size_wh_px0: tuple[Side, Side] | None = None
+    mpp0: Annotated[float, Field(gt=0)] | None = None
+    tissue_mm2: Annotated[float, Field(ge=0)] | None = None
+    stain: Text | None = None
+    scanner: Text | None = None
+    damaged_tiles: Annotated[int, Field(ge=0, le=MAX_TILES)] = 0
+    verdict: Text | None = None
+    ingested_utc: Text | None = None
+    models: Annotated[tuple[ModelFacts, ...], Field(max_length=MAX_MODELS, strict=False)] = ()
+    note: Text = ""
+
+    def top_score(self, model_id: str | None = None, class_name: str | None = None) -> float | None:
+        """The highest score of a hotspot, of all models and classes or of those named."""
+        scores = [
+            score
+            for model in self.models
+            for name, score in (model.top_scores or {}).items()
+            if model_id in (None, model.model_id) and class_name in (None, name)
+        ]
+        return max(scores, default=None)
+
+
+def stamp_of(project: Project, slide_id: str) -> str:
+    """A word for a slide's files as they are now. Reads nothing but when and where they were written.
+
+    Raises:
+        OSError: the folder may not be read.
+    """
+    store = project.store_path(slide_id)
+    seen: list[object] = [_identity(store / "zarr.json"), _identity(store / PREDICTIONS)]
+    for model_id in _model_folders(store):
+        seen.append((model_id, _identity(store / PREDICTIONS / model_id / "zarr.json")))
+        seen.append(_identity(project.result_dir(slide_id, model_id) / "hotspots.json"))
+    return hashlib.sha256(repr(seen).encode()).hexdigest()[:20]
+
+
+def read_facts(cache: SlideCache, slide_id: str) -> SlideFacts:
+    """A slide's facts, damaged or not. What cannot be read is said in its note."""
+    root = cache.project.root
+    stamp = ""
+    try:
+        stamp = stamp_of(cache.project, slide_id)
+        summary = cache.summary(slide_id)
+        model_ids = cache.model_ids(slide_id)[:MAX_MODELS]
+    except READ_ERRORS as error:
+        return SlideFacts(slide_id=slide_id, stamp=stamp, note=message_of(error, root)[:MAX_TEXT])
+    models, notes = [], []
+    for model_id in model_ids:
+        try:
+            hotspots = cache.hotspots(slide_id, model_id)
+        except READ_ERRORS as error:
+            hotspots = None
+            notes.append(f"Hotspots unknown: {message_of(error, root)}")
+        models.append(ModelFacts(model_id=model_id, top_scores=None if hotspots is None else _tops(hotspots)))
+    return SlideFacts(
+        slide_id=slide_id,
+        stamp=stamp,
+        version=summary.version,
+        size_wh_px0=summary.size_wh_px0,
+        mpp0=summary.mpp0,
+        tissue_mm2=summary.tissue_mm2,
+        stain=summary.stain,
+        scanner=as_text(summary.scanner) if summary.scanner else None,
+        damaged_tiles=min(summary.damaged_tiles, MAX_TILES),
+        verdict=summary.verdict,
+        ingested_utc=summary.ingested_utc,
+        models=tuple(models),
+        note=as_text(" ".join(notes)),
+    )
+
+
+def _tops(hotspots: list[Hotspot]) -> dict[str, float]:
+    tops: dict[str, float] = {}
+    for spot in hotspots:
+        tops[spot["class"]] = max(spot["score"], tops.get(spot["class"], 0.0))
+    return tops
+
+
+def _model_folders(store: Path) -> list[str]:
+    try:
+        return sorted(name for name in os.listdir(store / PREDICTIONS) if is_name(name))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _identity(path: Path) -> tuple[int, ...] | None:
+    """Without the device's number, which the same disk need not keep when it is mounted again."""
+    try:
+        found = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns

@@ -1,0 +1,115 @@
+"""A model's result for one slide as a file to keep: table or outlines, for those who may export.
+
+    /exports/{slide_id}/{model_id}/{file}      predictions.csv, predictions.geojson, contours.geojson, hotspots.json
+
+The file that inference wrote is sent, where it is there; else it is made of the stored probabilities, which all of
+these come from, and not kept.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import BinaryIO
+
+import anyio
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from pathology_app.access.people import Action, Person, person_of, require
+from pathology_app.blinding import check_not_hidden
+from pathology_app.tiles.cache import BadLinkError, SlideCache, UnknownNameError
+from pipeline.annotations.geojson import qupath_origin_xy0
+from pipeline.export.csv.predictions import write_csv
+from pipeline.export.qupath.predictions import write_geojson
+from pipeline.store.overlays import Predictions
+from pipeline.store.reader import StoreReader
+from training.foundation.reading import open_regular
+
+MAX_AT_ONCE = 2
+"""Files made at a time: each keeps a core busy for seconds."""
+_CHUNK_BYTES = 2**18
+
+MEDIA_TYPES: Mapping[str, str] = {
+    "predictions.csv": "text/csv; charset=utf-8",
+    "predictions.geojson": "application/geo+json",
+    "contours.geojson": "application/geo+json",
+    "hotspots.json": "application/json",
+}
+"""What can be exported. The last two are there only if inference wrote them."""
+
+Write = Callable[[Path, StoreReader, Predictions], None]
+
+
+def _csv(path: Path, reader: StoreReader, predictions: Predictions) -> None:
+    write_csv(path, reader.slide_id, predictions)
+
+
+def _geojson(path: Path, reader: StoreReader, predictions: Predictions) -> None:
+    origin_xy0 = qupath_origin_xy0(reader.attributes.bounds_px0)
+    write_geojson(path, predictions, reader.source_sha256, origin_xy0=origin_xy0)
+
+
+_WRITERS: Mapping[str, Write] = {"predictions.csv": _csv, "predictions.geojson": _geojson}
+
+
+class ExportServer:
+    """Handler of one project's exports."""
+
+    def __init__(self, cache: SlideCache) -> None:
+        self._cache = cache
+        self._limiter = anyio.CapacityLimiter(MAX_AT_ONCE)
+
+    async def file(self, request: Request) -> Response:
+        """Raises ForbiddenError, BlindedError: the person may not, or not yet. Else: as `SlideCache.predictions`."""
+        person = person_of(request.scope)
+        require(person, Action.EXPORT)
+        slide_id, model_id, name = (request.path_params[part] for part in ("slide_id", "model_id", "rest"))
+        if name not in MEDIA_TYPES:
+            raise BadLinkError(f"{name!r:.100}: exports are {', '.join(MEDIA_TYPES)}")
+        stream = await anyio.to_thread.run_sync(self._open, person, slide_id, model_id, name, limiter=self._limiter)
+        headers = {
+            # Slides and models have names without blanks, quotation marks and other letters.
+            "Content-Disposition": f'attachment; filename="{slide_id}_{model_id}_{name}"',
+            "Content-Length": str(os.fstat(stream.fileno()).st_size),
+            "Cache-Control": "no-store",
+        }
+        return StreamingResponse(_parts(stream), media_type=MEDIA_TYPES[name], headers=headers)
+
+    def _open(self, person: Person, slide_id: str, model_id: str, name: str) -> BinaryIO:
+        check_not_hidden(self._cache.project, person, slide_id)
+        predictions = self._cache.predictions(slide_id, model_id).predictions  # also: are the names good?
+        if stream := self._written(slide_id, model_id, name):
+            return stream
+        write = _WRITERS.get(name)
+        if write is None:
+            raise UnknownNameError(
+                f"{name} of model {model_id!r} for slide {slide_id!r}: was not written. `gemslide infer` writes it "
+                "where `[infer] formats` names it."
+            )
+        folder = Path(tempfile.mkdtemp(prefix="gemslide-export-"))
+        try:
+            write(folder / name, self._cache.slide(slide_id).reader, predictions)
+            return (folder / name).open("rb")  # stays readable without its folder
+        finally:
+            shutil.rmtree(folder)
+
+    def _written(self, slide_id: str, model_id: str, name: str) -> BinaryIO | None:
+        """The file that inference wrote. A link that leads out of the results is none."""
+        project = self._cache.project
+        path = (project.result_dir(slide_id, model_id) / name).resolve()
+        if not path.is_relative_to(project.results_dir.resolve()):
+            return None
+        try:
+            return open(open_regular(path), "rb")
+        except OSError:
+            return None
+
+
+def _parts(stream: BinaryIO) -> Iterator[bytes]:
+    with stream:
+        while part := stream.read(_CHUNK_BYTES):
+            yield part

@@ -1,0 +1,79 @@
+"""The worklist's lists as HTML: a table, a gallery, and both by case."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+
+from pathology_app.html_tables import link_html, picture_html, table
+from pathology_app.slide_index.table import Case
+from pathology_app.text import as_text
+from pathology_app.tiles.heat_maps import THRESHOLD
+from pathology_app.worklist_link import GALLERY, WorklistLink
+from pathology_app.worklist_rows import WorklistRow, columns, quality_text
+from pipeline.palettes import DEFAULT_PALETTE, PALETTES
+
+LOADING = '<div class="gs-loading" role="status">Reading slides…</div>'
+
+
+def slides_html(rows: Sequence[WorklistRow], link: WorklistLink) -> str:
+    """Slides as the link wants them shown."""
+    if link.view == GALLERY:
+        return (
+            f'<div class="gs-cards" role="list" aria-label="Slides">{"".join(_card(row, link) for row in rows)}</div>'
+        )
+    return table(columns(link), (row.cells(link) for row in rows), label="Slides")
+
+
+def cases_html(cases: Sequence[tuple[Case, Sequence[WorklistRow]]], link: WorklistLink) -> str:
+    """Cases that unfold; of one with very many slides a link leads to the rest."""
+    return "".join(_case(case, rows, link) for case, rows in cases)
+
+
+def heat_legend(rows: Sequence[WorklistRow]) -> str:
+    """What the colours over the pictures mean; nothing where there are none."""
+    shown = {(row.heat.model_id, row.heat.class_name) for row in rows if row.heat}
+    if not shown:
+        return ""
+    stops = PALETTES[DEFAULT_PALETTE]
+    reached = stops[int(THRESHOLD * (len(stops) - 1)) :]
+    ramp = f"linear-gradient(90deg, {', '.join(f'#{stop}' for stop in reached)})"
+    of = f"P({next(iter(shown))[1]})" if len(shown) == 1 else "the class of the highest hotspot"
+    words = _escaped(f"{of}, from {THRESHOLD:g} to 1; what is lower is clear.")
+    return f'<p class="gs-note"><i style="background: {ramp}"></i>{words}</p>'
+
+
+def _card(row: WorklistRow, link: WorklistLink) -> str:
+    picture = picture_html(row.picture) if row.picture else '<span class="none">No picture</span>'
+    score = row.score(link)
+    cohort = row.listed.cohort
+    lines = [
+        ("", " · ".join(filter(None, (row.listed.reading, row.readers, row.studies)))),
+        ("", f"Highest hotspot: {score}" if score else ""),
+        ("faint", f"P({row.heat.class_name}), {row.heat.model_id}" if row.heat else ""),
+        ("faint", " · ".join(filter(None, (cohort.case_id and f"Case {cohort.case_id}", quality_text(row.facts))))),
+        ("", row.facts.note),
+    ]
+    drawn = "".join(f'<span class="{kind}">{_escaped(text)}</span>' for kind, text in lines if text)
+    to = row.link(link)
+    return f'<div class="gs-card" role="listitem">{picture}{link_html(to.text, to.query)}{drawn}</div>'
+
+
+def _case(case: Case, rows: Sequence[WorklistRow], link: WorklistLink) -> str:
+    if case.case_id is None:
+        name, slides = case.slide_id, "no case known"
+    else:
+        name, slides = case.case_id, "1 slide" if case.slides == 1 else f"{case.slides:,} slides"
+    said = [slides, *([f"highest hotspot {case.score:.2f}"] if case.score is not None else [])]
+    said += sorted({row.listed.reading for row in rows if row.listed.reading})
+    words = "".join(f"<span>{_escaped(each)}</span>" for each in said)
+    more = ""
+    if case.slides > len(rows):
+        to = link.to(case=case.case_id, by_case=False, page=1).query()
+        more = f"<p>{link_html(f'All {case.slides:,} slides of this case', to)}</p>"
+    inside = f"<div>{slides_html(rows, link)}{more}</div>"
+    return f'<details class="gs-case"><summary><strong>{_escaped(name)}</strong>{words}</summary>{inside}</details>'
+
+
+def _escaped(text: object) -> str:
+    return html.escape(as_text(text))

@@ -1,0 +1,114 @@
+"""Results and heat maps over HTTP: what is sent, to whom, and under which name."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from pathology_app.access.people import Person, Role
+from pathology_app.slide_exports import exports_of
+from pathology_app.tiles import exports
+from pathology_app.tiles.cache import SlideCache
+from pipeline.export.csv.predictions import write_csv
+from pipeline.project import Project
+from tests.pathology_app.routes_in_process import get
+from tests.pathology_app.small_project import MODEL_ID, SLIDE_ID, small_predictions
+
+READER = Person("ada", frozenset({Role.READER}))
+URL = f"/exports/{SLIDE_ID}/{MODEL_ID}"
+
+
+@pytest.fixture
+def copied(project: Project, tmp_path: Path) -> SlideCache:
+    shutil.copytree(project.root, tmp_path, dirs_exist_ok=True)
+    return SlideCache(Project(tmp_path))
+
+
+def test_a_table_that_inference_did_not_write_is_made_of_the_stored_probabilities(
+    cache: SlideCache, tmp_path: Path
+) -> None:
+    response = get(cache, f"{URL}/predictions.csv")
+
+    write_csv(tmp_path / "own.csv", SLIDE_ID, small_predictions())
+    assert response.content == (tmp_path / "own.csv").read_bytes()
+    assert response.headers["content-disposition"] == (f'attachment; filename="{SLIDE_ID}_{MODEL_ID}_predictions.csv"')
+    assert response.headers["cache-control"] == "no-store"
+    features = json.loads(get(cache, f"{URL}/predictions.geojson").content)["features"]
+    assert len(features) == response.content.count(b"\n") - 1
+
+
+def test_the_file_that_inference_wrote_is_sent_as_it_is(copied: SlideCache) -> None:
+    (copied.project.result_dir(SLIDE_ID, MODEL_ID) / "contours.geojson").write_text('{"features": []}')
+
+    assert get(copied, f"{URL}/contours.geojson").content == b'{"features": []}'
+    assert get(copied, f"{URL}/hotspots.json").json()[0]["class"] == "positive"
+
+
+def test_a_link_out_of_the_results_is_not_followed(
+    copied: SlideCache, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    secret = tmp_path_factory.mktemp("elsewhere") / "secret"
+    secret.write_text("secret")
+    folder = copied.project.result_dir(SLIDE_ID, MODEL_ID)
+    (folder / "contours.geojson").symlink_to(secret)
+    (folder / "predictions.csv").symlink_to(secret)
+
+    assert get(copied, f"{URL}/contours.geojson").status_code == 404
+    assert get(copied, f"{URL}/predictions.csv").text.startswith("slide_id,")
+
+
+def test_who_may_not_export_gets_nothing(cache: SlideCache, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exports, "person_of", lambda _: READER)
+
+    response = get(cache, f"{URL}/predictions.csv")
+
+    assert response.status_code == 403
+    assert response.json()["code"] == "forbidden"
+    assert "You may not export results" in response.json()["message"]
+
+
+@pytest.mark.parametrize(
+    ("url", "status"),
+    [
+        (f"{URL}/contours.geojson", 404),
+        (f"{URL}/zarr.json", 400),
+        (f"{URL}/../hotspots.json", 400),
+        (f"/exports/{SLIDE_ID}/nobody/predictions.csv", 404),
+        (f"/exports/nobody/{MODEL_ID}/predictions.csv", 404),
+        (f"/exports/..%2f/{MODEL_ID}/predictions.csv", 400),
+        ("/exports/x", 400),
+        (f"/heatmaps/{SLIDE_ID}/{MODEL_ID}/7.png", 404),
+        (f"/heatmaps/{SLIDE_ID}/{MODEL_ID}/x.png", 400),
+        ("/heatmaps/x", 400),
+    ],
+)
+def test_what_is_not_there_is_refused(cache: SlideCache, url: str, status: int) -> None:
+    assert get(cache, url).status_code == status
+
+
+def test_a_heat_map_lies_on_the_thumbnail_pixel_for_pixel(cache: SlideCache) -> None:
+    thumbnail = Image.open(io.BytesIO(get(cache, f"/thumbnails/{SLIDE_ID}.jpg").content))
+    heat = Image.open(io.BytesIO(get(cache, f"/heatmaps/{SLIDE_ID}/{MODEL_ID}/1.png").content))
+
+    assert (heat.size, heat.mode) == (thumbnail.size, "RGBA")
+    assert 0 < np.count_nonzero(np.asarray(heat)[..., 3]) < 0.1 * heat.width * heat.height
+
+
+def test_only_this_computers_browser_is_told_where_the_project_lies(project: Project) -> None:
+    def command(*, is_here: bool) -> str:
+        return str(exports_of(project, SLIDE_ID, MODEL_ID, Person(), is_here=is_here)["command"])
+
+    assert command(is_here=True) == f"gemslide view {SLIDE_ID} --project {project.root}"
+    assert command(is_here=False) == f"gemslide view {SLIDE_ID} --project PROJECT"
+    offered = exports_of(project, SLIDE_ID, MODEL_ID, Person(), is_here=False)["files"]
+    assert [each["url"].rpartition("/")[2] for each in offered] == [
+        "predictions.csv", "predictions.geojson", "hotspots.json",
+    ]  # fmt: skip
+    refused = exports_of(project, SLIDE_ID, MODEL_ID, READER, is_here=False)
+    assert (refused["files"], refused["may_export"]) == ([], False)

@@ -1,0 +1,276 @@
+"""The index of all slides: it finds what is wanted, follows the files, and believes no cache that it cannot check."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pathology_app.slide_index.cache_file import FILE, load_facts
+from pathology_app.slide_index.facts import ModelFacts, SlideFacts, read_facts
+from pathology_app.slide_index.index import MANY, SlideIndex
+from pathology_app.slide_index.sweep import Batch, CohortFacts, Sweeper
+from pathology_app.slide_index.table import SORTS, SlideTable, Wanted
+from pathology_app.tiles.cache import SlideCache
+from pipeline.project import Project
+from tests.pathology_app.many_slides import make_many_slides
+from tests.pathology_app.small_project import MODEL_ID, SLIDE_ID
+
+LONG_S = 60.0
+
+
+@pytest.fixture
+def copied(project: Project, tmp_path: Path) -> Project:
+    # Pages that other tests have drawn have left a cache.
+    shutil.copytree(project.root, tmp_path, dirs_exist_ok=True, ignore=shutil.ignore_patterns("cache"))
+    return Project(tmp_path)
+
+
+def facts_of(slide_id: str, score: float | None = None, **more: object) -> SlideFacts:
+    models = () if score is None else (ModelFacts(model_id="m-1", top_scores={"tumour": score} if score else {}),)
+    said: dict[str, object] = {"size_wh_px0": (10, 10), "mpp0": 0.5, "models": models, **more}
+    return SlideFacts(slide_id=slide_id, stamp="s", **said)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def table() -> SlideTable:
+    """Six slides, of three cases; of "f" nothing is known yet."""
+    table = SlideTable()
+    table.set_names(list("abcdef"))
+    facts = (
+        facts_of("a", 0.9, verdict="ok"),
+        facts_of("b", 0.2, verdict="review", size_wh_px0=(50, 10)),
+        facts_of("c", 0.0),
+        facts_of("d", 0.9, scanner="GT450", models=(ModelFacts(model_id="m-2", top_scores={"stroma": 0.6}),)),
+        SlideFacts(slide_id="e", stamp="s", note="damaged"),
+    )
+    rows = [("a", "P-1"), ("b", "P-2"), ("c", "P-1"), ("d", None)]
+    cohort = tuple(CohortFacts(slide_id=slide_id, case_id=case, site="north") for slide_id, case in rows)
+    table.put(Batch(facts=facts, cohort_begins=True, cohort=cohort))
+    table.set_studies([("a", "trial", "done"), ("b", "trial", "pending")])
+    return table
+
+
+def found(table: SlideTable, **wanted: object) -> str:
+    asked = Wanted(**wanted)  # type: ignore[arg-type]
+    slides = "".join(listed.slide_id for listed in table.find(asked, skip=0, limit=50))
+    assert table.count(asked) == len(slides)
+    return slides
+
+
+@pytest.mark.parametrize(
+    ("wanted", "slides"),
+    [
+        ({}, "abcdef"),
+        ({"is_reversed": True}, "fedcba"),
+        ({"words": ["a"]}, "a"),
+        ({"sort": "score"}, "adbcef"),
+        ({"sort": "score", "is_reversed": True}, "bdacef"),
+        ({"sort": "score", "model_id": "m-2"}, "dabcef"),
+        ({"sort": "size", "words": []}, "bacdef"),
+        ({"only_predicted": True}, "abcdef"),
+        ({"only_predicted": True, "words": ["m-2"]}, "d"),
+        ({"min_score": 0.6}, "ad"),
+        ({"min_score": 0.6, "model_id": "m-1", "class_name": "tumour"}, "a"),
+        ({"state": "done"}, "a"),
+        ({"state": "opened", "readings": {"c": "opened"}, "reading_words": ("unread", "opened")}, "c"),
+        ({"state": "unread", "readings": {"c": "opened"}, "reading_words": ("unread", "opened")}, "abdef"),
+        ({"sort": "state", "readings": {"c": "opened"}, "reading_words": ("unread", "opened")}, "abdefc"),
+        ({"quality": "review"}, "b"),
+        ({"quality": ""}, "cde"),
+        ({"site": "north", "scanner": "GT450"}, "d"),
+        ({"case_id": "P-1"}, "ac"),
+        ({"sort": "case"}, "acbdef"),
+    ],
+)
+def test_slides_are_found_and_sorted_and_what_is_not_known_comes_last(
+    table: SlideTable, wanted: dict[str, object], slides: str
+) -> None:
+    assert found(table, **wanted) == slides
+
+
+@pytest.mark.parametrize("sort", sorted(SORTS))
+@pytest.mark.parametrize("is_reversed", [False, True])
+def test_whatever_is_sorted_by_no_slide_is_left_out_or_shown_twice(
+    table: SlideTable, sort: str, is_reversed: bool
+) -> None:
+    wanted = Wanted(sort=sort, is_reversed=is_reversed)
+    pages = [table.find(wanted, skip=skip, limit=2) for skip in (0, 2, 4)]
+    assert sorted(listed.slide_id for page in pages for listed in page) == list("abcdef")
+
+
+def test_cases_are_one_after_the_other_and_a_slide_without_one_is_its_own(table: SlideTable) -> None:
+    wanted = Wanted(sort="score")
+    cases = table.find_cases(wanted, skip=0, limit=10)
+
+    assert [(case.case_id, case.slides, case.score) for case in cases] == [
+        ("P-1", 2, 0.9), (None, 1, 0.6), ("P-2", 1, 0.2), (None, 1, None), (None, 1, None),
+    ]  # fmt: skip
+    assert table.count_cases(wanted) == 5
+    assert table.count_cases(replace(wanted, min_score=0.9)) == 1
+
+
+def test_what_can_be_chosen_is_what_there_is(table: SlideTable) -> None:
+    assert table.scored() == [("m-1", "tumour"), ("m-2", "stroma")]
+    assert [table.choices(what) for what in ("site", "scanner", "quality", "study state")] == [
+        ["north"], ["GT450"], ["ok", "review"], ["done", "pending"],
+    ]  # fmt: skip
+    assert (table.has("case_id"), table.has("label")) == (True, False)
+    assert table.num_unread == 1
+    table.set_names(["f"])
+    assert (len(table), table.num_unread, table.scored()) == (1, 1, [])
+
+
+@pytest.fixture
+def index(copied: Project) -> Iterator[SlideIndex]:
+    index = SlideIndex(SlideCache(copied))
+    yield index
+    index.close()
+
+
+def test_a_small_project_is_known_at_once_and_what_changes_in_it_is_seen(index: SlideIndex, copied: Project) -> None:
+    index.look(wait_s=LONG_S)
+
+    (listed,) = index.table.find(Wanted(), skip=0, limit=1)
+    assert index.is_swept
+    assert listed.facts == read_facts(SlideCache(copied), SLIDE_ID)
+    assert listed.facts.top_score(MODEL_ID, "positive") == pytest.approx(0.97, abs=1e-3)
+    (copied.result_dir(SLIDE_ID, MODEL_ID) / "hotspots.json").write_text("[]")
+    assert index.facts(listed).models[0].top_scores == {}
+    assert index.table.find(Wanted(min_score=0.1), skip=0, limit=1) == []
+
+
+def test_a_slide_that_comes_or_goes_is_listed_at_once(index: SlideIndex, copied: Project) -> None:
+    index.look(wait_s=LONG_S)
+    copied.store_path(SLIDE_ID).rename(copied.store_path("S-002"))
+    index.look()
+    assert [listed.slide_id for listed in index.table.find(Wanted(), skip=0, limit=9)] == ["S-002"]
+
+
+def sweep(project: Project) -> list[SlideFacts]:
+    """What a process says that has just begun."""
+    return [facts for line in Sweeper(project).sweep() for facts in Batch.model_validate_json(line).facts]
+
+
+def test_the_second_start_reads_no_slide_that_has_not_changed(copied: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = sweep(copied)
+    monkeypatch.setattr("pathology_app.slide_index.sweep.read_facts", lambda *_: pytest.fail("a slide was read"))
+
+    assert sweep(copied) == before
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda text: text[:-20],
+        lambda text: text.replace("1800", "1801"),
+        lambda _: "",
+        lambda _: "[" * 100_000,
+        lambda text: text.replace('"version": 1', '"version": 2'),
+        lambda _: json.dumps({"kind": "gemslide slide index"}) + "\n{}",
+    ],
+    ids=["cut", "altered", "empty", "deep", "of another version", "without a hash"],
+)
+def test_a_damaged_cache_is_made_again(copied: Project, damage: object) -> None:
+    before = sweep(copied)
+    path = copied.cache_dir / FILE
+    path.write_text(damage(path.read_text()))  # type: ignore[operator]
+
+    assert load_facts(copied) == {}
+    assert sweep(copied) == before
+    assert list(load_facts(copied)) == [SLIDE_ID]
+
+
+def forge(project: Project, **changes: object) -> None:
+    """A cache whose hash is right, as somebody makes it who may write into the project."""
+    from pathology_app.slide_index.cache_file import save_facts
+
+    (kept,) = load_facts(project).values()
+    save_facts(project, [json.dumps(json.loads(kept.line) | changes).encode()])
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"slide_id": "../x"},
+        {"models": [{"model_id": "m", "top_scores": {"tumour": 7.0}}]},
+        {"size_wh_px0": [10**30, 1]},
+        {"damaged_tiles": 10**25},
+        {"note": "x" * 10**6},
+        {"more": 1},
+    ],
+)
+def test_a_forged_cache_with_values_that_cannot_be_is_made_again(copied: Project, changes: dict[str, object]) -> None:
+    before = sweep(copied)
+    forge(copied, **changes)
+
+    found = sweep(copied)
+    assert found == before
+    table = SlideTable()
+    table.set_names([SLIDE_ID])
+    table.put(Batch(facts=tuple(found)))
+
+
+def test_facts_of_other_files_than_those_that_are_there_do_not_count(copied: Project) -> None:
+    before = sweep(copied)
+    forge(copied, stamp="0" * 20, mpp0=9.0)
+    assert sweep(copied) == before
+
+
+def test_a_project_that_cannot_be_written_to_is_read_all_the_same(copied: Project) -> None:
+    copied.cache_dir.write_text("a file where the folder should be")  # root may write into any folder
+    assert [facts.slide_id for facts in sweep(copied)] == [SLIDE_ID]
+    copied.cache_dir.unlink()
+
+    elsewhere = copied.root / "elsewhere"
+    elsewhere.mkdir()
+    copied.cache_dir.symlink_to(elsewhere)
+    assert [facts.slide_id for facts in sweep(copied)] == [SLIDE_ID]
+    assert not list(elsewhere.iterdir())
+
+
+def test_the_manifest_says_cases_and_sites_and_a_bad_one_is_one_note(copied: Project) -> None:
+    manifest = copied.root / "cohort.csv"
+    manifest.write_text(f"path,slide_id,patient_id,site,label\nx.svs,{SLIDE_ID},P-1,north,tumour\n")
+    sweeper, table = Sweeper(copied), SlideTable()
+    table.set_names([SLIDE_ID])
+
+    def look() -> None:
+        for line in sweeper.sweep():
+            table.put(Batch.model_validate_json(line))
+
+    look()
+    (listed,) = table.find(Wanted(case_id="P-1", site="north"), skip=0, limit=1)
+    assert (listed.cohort.label, table.cohort_note) == ("tumour", "")
+    manifest.write_text("path,nothing\n")
+    look()
+    assert "unknown column `nothing`" in table.cohort_note
+    assert str(copied.root) not in table.cohort_note
+    assert not table.has("case_id")
+
+
+def test_a_large_project_is_read_by_a_process_of_its_own_that_ends_with_the_index(
+    project: Project, tmp_path: Path
+) -> None:
+    make_many_slides(project, tmp_path, MANY + 1)
+    (tmp_path / "slides" / "many-00003.ome.zarr" / "zarr.json").unlink()
+    index = SlideIndex(SlideCache(Project(tmp_path)))
+    index.look(wait_s=LONG_S)
+    assert len(index.table) == MANY + 1
+
+    assert index._swept.wait(LONG_S)
+    process = index._process
+    assert process is not None
+    (bad,) = index.table.find(Wanted(words=["00003"]), skip=0, limit=1)
+    assert bad.facts is not None
+    assert "has no zarr.json" in bad.facts.note
+    assert index.table.num_unread == 0
+    index.close()
+    assert process.returncode is not None
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert (process.stdin.closed, process.stdout.closed) == (True, True)

@@ -1,0 +1,134 @@
+"""The worklist's page without a browser: sorting, filters, gallery, cases, and what one has not read."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from pathology_app.access.people import Person, Role
+from pathology_app.app_pages import worklist
+from pathology_app.reading_states import OpenedStates, reading_states
+from pathology_app.study_ledger import close_study_ledgers
+from pathology_app.tiles.cache import PROJECT_VARIABLE
+from pipeline.project import Project
+from pipeline.study.opening import open_ledger
+from pipeline.study.project_log import Change, log_in_project
+from pipeline.study.rows import slide_subject
+from tests.pathology_app.many_slides import make_many_slides
+from tests.pathology_app.opened import hrefs, html_of, linked, open_page
+from tests.pathology_app.small_project import MODEL_ID, SLIDE_ID
+
+ADA = Person("ada", frozenset({Role.READER}))
+
+
+@pytest.fixture
+def several(monkeypatch: pytest.MonkeyPatch, project: Project, tmp_path: Path) -> Iterator[Project]:
+    """The small slide, three others without predictions, and a manifest."""
+    make_many_slides(project, tmp_path, 3)
+    for folder in ("slides", "results"):
+        shutil.copytree(project.root / folder, tmp_path / folder, dirs_exist_ok=True)
+    for store in (tmp_path / "slides").glob("many-*"):
+        shutil.rmtree(store / "predictions")
+    rows = (f"x,{SLIDE_ID},P-2,north", "x,many-00000,P-1,south", "x,many-00001,P-2,south")
+    (tmp_path / "cohort.csv").write_text("\n".join(["path,slide_id,patient_id,site", *rows]))
+    monkeypatch.setenv(PROJECT_VARIABLE, str(tmp_path))
+    yield Project(tmp_path)
+    close_study_ledgers()
+
+
+def captions(page: AppTest) -> str:
+    return "\n".join(caption.value for caption in page.caption)
+
+
+def test_the_link_sorts_and_filters_and_each_heading_is_a_link(several: Project) -> None:
+    assert linked(open_page(sort="score"))[0] == SLIDE_ID
+    assert linked(open_page(sort="-slide"))[0] == "many-00002"
+    assert linked(open_page(score="0.9")) == [SLIDE_ID]
+    assert linked(open_page(score="0.98")) == []
+    assert linked(open_page(site="south")) == ["many-00000", "many-00001"]
+    page = open_page(site="south", sort="case")
+    assert 'href="?site=south&amp;sort=-case">Case ▲</a>' in html_of(page)
+    assert "No slide passes these filters." in open_page(site="nowhere").info[0].value
+
+
+def test_a_filter_chosen_on_the_page_stands_in_the_link(several: Project) -> None:
+    page = open_page(page="1", sort="score")
+    page.selectbox(key="site ").set_value("south").run()
+    assert dict(page.query_params) == {"site": "south", "sort": "score"}
+    page.selectbox(key="sort score").set_value("slide").run()
+    page.button(key="clear_filters").click().run()
+    assert dict(page.query_params) == {}
+    page.number_input(key="min_score None").set_value(0.5).run()
+    page.selectbox(key="of ").set_value(f"{MODEL_ID}/positive").run()
+    assert dict(page.query_params) == {"of": f"{MODEL_ID}/positive", "score": "0.5"}
+    assert linked(page) == [SLIDE_ID]
+
+
+def test_the_gallery_has_a_card_for_each_slide_with_its_heat_map(several: Project) -> None:
+    page = open_page(view="gallery")
+
+    drawn = html_of(page)
+    assert drawn.count('role="listitem"') == len(linked(page)) == 4
+    assert len(re.findall(rf'src="/heatmaps/{SLIDE_ID}/{MODEL_ID}/1\.png\?v=\w+"', drawn)) == 1
+    assert hrefs(page)[0] == f"?view=gallery&slide={SLIDE_ID}"
+
+
+def test_slides_of_a_case_unfold_under_it(several: Project) -> None:
+    page = open_page(group="case", sort="score")
+
+    cases = re.findall(r"<summary><strong>(.*?)</strong><span>(.*?)</span>", html_of(page))
+    assert cases == [("P-2", "2 slides"), ("P-1", "1 slide"), ("many-00002", "no case known")]
+    assert linked(page) == [SLIDE_ID, "many-00001", "many-00000", "many-00002"]
+    assert "3 cases, 4 of 4 slides." in captions(page)
+
+
+def test_a_bad_manifest_is_said_and_hides_no_slide(several: Project) -> None:
+    (several.root / "cohort.csv").write_text("path,nothing\n")
+    page = open_page()
+    assert len(linked(page)) == 4
+    assert "Cases, labels and sites are not known" in captions(page)
+
+
+def test_unread_is_what_the_projects_log_does_not_connect_with_the_person(
+    several: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_ledger(several) as ledger:
+        entries = [(ADA, "many-00000"), (Person("eve"), SLIDE_ID)]
+        opened = [Change(person.actor, "slide opened", slide_subject(slide_id)) for person, slide_id in entries]
+        log_in_project(ledger, opened)
+    monkeypatch.setattr(worklist, "current_person", lambda: ADA)
+    monkeypatch.setattr("pathology_app.access.people.current_person", lambda: ADA)
+
+    page = open_page(sort="state")
+    assert linked(page) == [SLIDE_ID, "many-00001", "many-00002", "many-00000"]
+    (button,) = re.findall(r'class="gs-go gs-button"[^>]*href="(.*?)">(.*?)<', html_of(page))
+    assert button == (f"?sort=state&amp;slide={SLIDE_ID}", "Next unread (3)")
+    assert linked(open_page(state="opened")) == ["many-00000"]
+    assert 'class="gs-go gs-button"' not in html_of(open_page(find="00000"))
+
+
+@pytest.mark.usefixtures("serve_project")
+def test_where_nobody_signs_in_nothing_is_read_or_unread() -> None:
+    assert reading_states(Person()) is None
+    assert "State" not in html_of(open_page())
+
+
+def test_a_person_of_whom_the_log_says_nothing_has_read_nothing(several: Project) -> None:
+    states = reading_states(ADA)
+    assert isinstance(states, OpenedStates)
+    assert (states.words[0], dict(states.states)) == ("unread", {})
+
+
+def test_what_is_still_being_read_is_said(several: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worklist, "WAIT_S", 0.0)
+    monkeypatch.setattr("pathology_app.slide_index.index.SlideIndex._sweep", lambda self: None)
+
+    page = open_page()
+
+    assert len(linked(page)) == 4
+    assert "4 of 4 slides. Still reading 4 slides" in captions(page)
