@@ -47,6 +47,7 @@ def reading_view(cache: SlideCache, link: ReadingLink, slide_id: str, model_ids:
         "hotspots_url": f"/hotspots/{slide_id}/{model_ids[0]}.json?{query}" if model_ids else None,
         "coverage_url": f"/coverage/{slide_id}.json?{query}",
         "link_parameter": LINK_PARAMETER,
+        "exports": None,
         "goto": None,
         "probe": None,
     }

@@ -85,7 +85,8 @@ export interface ViewerData {
   slide: Slide;
   /** The whole slide in small, without its label. */
   thumbnail_url: string;
-  exports: Exports;
+  /** null in a reading: it takes nothing away. */
+  exports: Exports | null;
   layers: LayerInfo[];
   hotspots: Hotspot[];
   /** What is to be said of the list; null where nothing may be said of hotspots. */

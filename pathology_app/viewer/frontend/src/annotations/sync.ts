@@ -30,7 +30,7 @@ export class Sync {
   private readonly trouble = { sending: "", asking: "" };
   private readonly tab = crypto.getRandomValues(new Uint32Array(2)).join("-");
   private readonly alive = new Set<string>();
-  private readonly channel: BroadcastChannel | null;
+  private channel: BroadcastChannel | null;
   private isSending = false;
   private failures = 0;
   private timer: ReturnType<typeof setTimeout> | undefined;
@@ -98,6 +98,7 @@ export class Sync {
     clearTimeout(this.timer);
     clearTimeout(this.poller);
     this.channel?.close();
+    this.channel = null; // what is still on its way says nothing any more
   }
 
   private heard({ from, asks }: { from: string; asks?: boolean }): void {

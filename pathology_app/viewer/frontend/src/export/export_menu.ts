@@ -42,7 +42,14 @@ export class ExportMenu {
     });
   }
 
-  update({ files, command, may_export }: Exports): void {
+  update(exports: Exports | null): void {
+    this.element.hidden = exports === null;
+    if (exports) {
+      this.show(exports);
+    }
+  }
+
+  private show({ files, command, may_export }: Exports): void {
     const links = files.map(({ label, url }) => {
       const link = document.createElement("a");
       [link.textContent, link.href, link.download] = [label, url, ""];
