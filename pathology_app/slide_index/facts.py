@@ -56,7 +56,8 @@ class SlideFacts(_Strict):
         note: what is wrong with the slide's files.
     """
 
-    slide_id: Name
+    slide_id: Text
+    """The folder's name: not every one is a slide's, and the note says so."""
     stamp: Text
     version: Text | None = None
     size_wh_px0: tuple[Side, Side] | None = None

@@ -20,7 +20,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from pathology_app.slide_index.cache_file import Kept, load_facts, save_facts
-from pathology_app.slide_index.facts import MAX_TEXT, Name, SlideFacts, Text, read_facts, stamp_of
+from pathology_app.slide_index.facts import MAX_TEXT, SlideFacts, Text, read_facts, stamp_of
 from pathology_app.text import READ_ERRORS, message_of
 from pathology_app.tiles.cache import SlideCache
 from pipeline.cohort.manifest import SlideEntry, load_cohort
@@ -40,7 +40,7 @@ class CohortFacts(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    slide_id: Name
+    slide_id: Text
     case_id: Text | None = None
     label: Text | None = None
     site: Text | None = None

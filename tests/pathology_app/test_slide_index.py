@@ -274,3 +274,14 @@ def test_a_large_project_is_read_by_a_process_of_its_own_that_ends_with_the_inde
     assert process.stdin is not None
     assert process.stdout is not None
     assert (process.stdin.closed, process.stdout.closed) == (True, True)
+
+
+def test_a_folder_whose_name_is_no_slides_is_a_row_that_says_so(copied: Project) -> None:
+    shutil.copytree(copied.store_path(SLIDE_ID), copied.slides_dir / "![x](y)<b>.ome.zarr")
+    facts = read_facts(SlideCache(copied), "![x](y)<b>")
+    assert "not a name" in facts.note
+    assert facts.version is None
+    table = SlideTable()
+    table.set_names(copied.slide_ids())
+    table.put(Batch(facts=(facts,)))
+    assert [listed.slide_id for listed in table.find(Wanted(), skip=0, limit=9)] == ["![x](y)<b>", SLIDE_ID]
