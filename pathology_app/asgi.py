@@ -21,6 +21,7 @@ from pathology_app.interpreter import share_with_tiles
 from pathology_app.slide_index.index import close_slide_indexes, current_index
 from pathology_app.study_ledger import close_study_ledgers, current_study_ledger
 from pathology_app.tiles.cache import current_cache
+from pathology_app.tiles.exports import export_routes
 from pathology_app.tiles.review_routes import review_routes
 from pathology_app.tiles.routes import viewer_routes
 
@@ -60,7 +61,7 @@ def create_app(access: Access | None = None) -> ASGIApp:
     for name, value in OPTIONS.items():
         config.set_option(name, value)
     routes = [*viewer_routes(current_cache()), *annotation_routes(current_cache(), current_study_ledger())]
-    routes += review_routes(current_cache())
+    routes += [*review_routes(current_cache()), *export_routes(current_cache())]
     return Guard(_before(pages, routes), access or access_by_environment(), SCRIPT)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pathology_app.access.people import Person
@@ -11,7 +11,8 @@ from pathology_app.study_link import StudyLink
 from pipeline.project import Project
 from pipeline.study import readings_of_reader, studies_of_reader
 
-_AT_ONCE = 500
+WORDS: Mapping[str, str] = {"open": "to read", "started": "started", "signed": "signed"}
+"""For the states of a reading."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class ReadingState:
         return f"{self.state} ({self.study_id})"
 
 
-def reading_state(project: Project, person: Person, slide_ids: Sequence[str]) -> Mapping[str, ReadingState]:
+def reading_state(project: Project, person: Person) -> Mapping[str, ReadingState]:
     """How a reader stands to slides; those that are none of theirs are left out, and all where nobody signs in.
 
     Raises:
@@ -42,12 +43,10 @@ def reading_state(project: Project, person: Person, slide_ids: Sequence[str]) ->
     if ledger is None or person.reader is None:
         return {}
     found: dict[str, ReadingState] = {}
-    for start in range(0, len(slide_ids), _AT_ONCE):
-        for row in readings_of_reader(ledger, person.reader, slide_ids[start : start + _AT_ONCE]):
-            words = {"open": "to read", "started": "started", "signed": "signed"}
-            before = found.get(row.slide_id)
-            if row.state in words and (before is None or before.state == "signed"):
-                found[row.slide_id] = ReadingState(words[row.state], row.study_id)
+    for row in readings_of_reader(ledger, person.reader):
+        before = found.get(row.slide_id)
+        if row.state in WORDS and (before is None or before.state == WORDS["signed"]):
+            found[row.slide_id] = ReadingState(WORDS[row.state], row.study_id)
     return found
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Self
 
-from pathology_app.slide_index.table import SORTS, Wanted
+from pathology_app.slide_index.wanted import SORTS, Wanted
 
 MAX_FIND = 100
 """Characters of what is looked for."""
@@ -115,7 +115,9 @@ class WorklistLink:
             bool(value) for value in (self.only_predicted, self.state, self.quality, self.site, self.scanner, self.case)
         ) + (self.min_score is not None)
 
-    def wanted(self, readings: Mapping[str, str], reading_words: tuple[str, ...]) -> Wanted:
+    def wanted(
+        self, readings: Mapping[str, str], reading_words: tuple[str, ...], hidden: Collection[str] = ()
+    ) -> Wanted:
         """As the index is asked. Arguments: as in `Wanted`."""
         model_id, class_name = self.score_of or ("", "")
         return Wanted(
@@ -133,6 +135,7 @@ class WorklistLink:
             is_reversed=self.is_reversed,
             readings=readings,
             reading_words=reading_words,
+            hidden=hidden,
         )
 
 

@@ -48,7 +48,7 @@ def _card(row: WorklistRow, link: WorklistLink) -> str:
     score = row.score(link)
     cohort = row.listed.cohort
     lines = [
-        ("", " · ".join(filter(None, (row.listed.reading, row.readers, row.studies)))),
+        ("", " · ".join(filter(None, (row.reading, row.readers, row.studies)))),
         ("", f"Highest hotspot: {score}" if score else ""),
         ("faint", f"P({row.heat.class_name}), {row.heat.model_id}" if row.heat else ""),
         ("faint", " · ".join(filter(None, (cohort.case_id and f"Case {cohort.case_id}", quality_text(row.facts))))),
@@ -65,7 +65,7 @@ def _case(case: Case, rows: Sequence[WorklistRow], link: WorklistLink) -> str:
     else:
         name, slides = case.case_id, "1 slide" if case.slides == 1 else f"{case.slides:,} slides"
     said = [slides, *([f"highest hotspot {case.score:.2f}"] if case.score is not None else [])]
-    said += sorted({row.listed.reading for row in rows if row.listed.reading})
+    said += sorted({row.reading for row in rows if row.reading})
     words = "".join(f"<span>{_escaped(each)}</span>" for each in said)
     more = ""
     if case.slides > len(rows):

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
 from pathology_app.html_tables import Column, Link, Picture, Room, Sort
 from pathology_app.presenters import size_text
 from pathology_app.slide_index.facts import ModelFacts, SlideFacts
-from pathology_app.slide_index.table import SORTS, Listed
+from pathology_app.slide_index.table import Listed
+from pathology_app.slide_index.wanted import SORTS
 from pathology_app.text import READ_ERRORS, as_text
 from pathology_app.tiles.cache import SlideCache
 from pathology_app.worklist_link import WorklistLink
@@ -34,12 +35,14 @@ class WorklistRow:
         listed: what the index says of it.
         facts: as its files are now.
         heat: None where there is no prediction that can be shown.
+        reading: the person's word for it.
         readers: who has read it, where that may be said.
     """
 
     listed: Listed
     facts: SlideFacts
     heat: Heat | None = None
+    reading: str = ""
     readers: str = ""
 
     @property
@@ -84,7 +87,7 @@ class WorklistRow:
             self.picture,
             self.link(link),
             None if link.by_case else cohort.case_id,
-            self.listed.reading,
+            self.reading,
             self.readers,
             self.score(link),
             facts.note,
@@ -131,23 +134,20 @@ def columns(link: WorklistLink) -> tuple[Column, ...]:
 
 
 def read_row(
-    cache: SlideCache,
-    listed: Listed,
-    facts: SlideFacts,
-    link: WorklistLink,
-    readers: Mapping[str, str],
-    *,
-    hidden: str = "",
+    cache: SlideCache, listed: Listed, facts: SlideFacts, link: WorklistLink, *, reading: str = "", readers: str = ""
 ) -> WorklistRow:
-    """A slide as one row, damaged or not.
+    """A slide as one row, damaged or not. Arguments: as in `WorklistRow`."""
+    heat = _heat(cache, facts, link) if facts.version else None
+    return WorklistRow(listed, facts, heat, as_text(reading), as_text(readers))
+
+
+def without_predictions(facts: SlideFacts, why: str) -> SlideFacts:
+    """A slide as somebody may see it who may know nothing of a model yet.
 
     Args:
-        hidden: why nothing of a model may be shown; "" where it may.
+        why: said in the row; what is wrong with the predictions' files is not.
     """
-    if hidden:
-        facts = facts.model_copy(update={"models": (), "note": hidden})
-    heat = _heat(cache, facts, link) if facts.version else None
-    return WorklistRow(listed, facts, heat, as_text(readers.get(facts.slide_id, "")))
+    return facts.model_copy(update={"models": (), "note": why if facts.version else facts.note})
 
 
 def quality_text(facts: SlideFacts) -> str:

@@ -15,22 +15,23 @@ from pathology_app.app_pages.study_navigation import link_button, say
 from pathology_app.app_pages.worklist_filters import draw_filters, go
 from pathology_app.blinding import hidden_slides
 from pathology_app.html_tables import link_html
-from pathology_app.reading_state import next_unread, reading_state
+from pathology_app.reading_state import next_unread
 from pathology_app.reading_states import ReadingStates, reading_states
 from pathology_app.slide_index.index import SlideIndex, current_index
-from pathology_app.slide_index.table import Case, Listed, Wanted
+from pathology_app.slide_index.table import Case, Listed
+from pathology_app.slide_index.wanted import Wanted
 from pathology_app.text import READ_ERRORS, as_markdown
 from pathology_app.tiles.cache import current_cache
 from pathology_app.worklist_link import GALLERY, WorklistLink
-from pathology_app.worklist_rows import ROWS_PER_PAGE, WorklistRow, read_row
+from pathology_app.worklist_rows import ROWS_PER_PAGE, WorklistRow, read_row, without_predictions
 from pipeline.study import Blinded
 
 WAIT_S = 0.5
 """For a small project to be read: its first picture is then its last."""
 AGAIN_S = 2.0
 """From one look at an index that is still being filled to the next."""
-CASES_PER_PAGE, SLIDES_PER_CASE = 20, 12
 _HIDDEN = "Predictions are hidden: your reading for study {} is not signed."
+CASES_PER_PAGE, SLIDES_PER_CASE = 20, 12
 
 
 @dataclass(frozen=True)
@@ -45,33 +46,31 @@ class Look:
 
     @property
     def wanted(self) -> Wanted:
-        wanted = (
-            self.link.wanted(self.readings.states, self.readings.words) if self.readings else self.link.wanted({}, ())
-        )
-        return replace(wanted, hidden=frozenset(self.hidden))
+        states, words = (self.readings.states, self.readings.words) if self.readings else ({}, ())
+        return self.link.wanted(states, words, self.hidden)
 
 
 def page() -> None:
     """Draw the slides that the link names."""
     link = WorklistLink.of(st.query_params.to_dict())
-    title, unread, others = st.columns([2, 1, 1], vertical_alignment="center")
+    title, unread, studies = st.columns([2, 1, 1.4], vertical_alignment="center")
     title.header("Worklist", anchor=False)
-    ways = others.container(horizontal=True, horizontal_alignment="right")
-    runs_link(ways)
+    ways = studies.container(horizontal=True, horizontal_alignment="right")
     filters, slides = st.container(), st.empty()
     slides.html(worklist_lists.LOADING)
     try:
-        index, project = current_index(), current_cache().project
+        index = current_index()
         index.look(wait_s=WAIT_S)
-        readings = reading_states(current_person())
-        hidden = hidden_slides(project, current_person())
-        due = next_unread(project, current_person())
-    except READ_ERRORS as error:
+        project, person = current_cache().project, current_person()
+        look = Look(link, index, reading_states(project, person), hidden_slides(project, person))
+        due = next_unread(project, person)
+    except READ_ERRORS as error:  # then nobody knows what may be shown
         slides.empty()
+        runs_link(ways)
         say(error)
         return
     studies_link(ways)
-    look = Look(link, index, readings, hidden)
+    runs_link(ways)
     if not len(index.table):
         slides.info(
             "No slides in this project. Bring some in with `gemslide ingest`, "
@@ -79,10 +78,10 @@ def page() -> None:
         )
         return
     with filters:
-        draw_filters(link, index.table, readings, look.wanted.hidden)
+        draw_filters(link, index.table, look.readings, look.hidden)
     if due is not None:
-        link_button(unread.container(), "Next unread", due, key="next_unread", icon=":material/visibility:")
-    elif readings:
+        link_button(unread, "Next unread", due, key="next_unread", icon=":material/visibility:")
+    elif look.readings:
         _next_unread(unread, look)
     with slides.container():
         # What is still being read comes in by itself.
@@ -150,15 +149,15 @@ def _of_case(look: Look, case: Case) -> list[Listed]:
 
 
 def _rows(look: Look, listed: list[Listed]) -> list[WorklistRow]:
-    cache, readers = current_cache(), look.readings.readers if look.readings else {}
-    states = reading_state(cache.project, current_person(), [each.slide_id for each in listed])
+    cache, readings = current_cache(), look.readings
+    readers = readings.readers([each.slide_id for each in listed]) if readings else {}
     rows = []
     for each in listed:
-        if state := states.get(each.slide_id):
-            each = replace(each, reading=state.text)
-        blinded = look.hidden.get(each.slide_id)
-        hidden = _HIDDEN.format(blinded.study_id) if blinded else ""
-        rows.append(read_row(cache, each, look.index.facts(each), look.link, readers, hidden=hidden))
+        facts, blinded = look.index.facts(each), look.hidden.get(each.slide_id)
+        if blinded:
+            facts = without_predictions(facts, _HIDDEN.format(blinded.study_id))
+        word = readings.text(each.slide_id, each.reading) if readings else ""
+        rows.append(read_row(cache, each, facts, look.link, reading=word, readers=readers.get(each.slide_id, "")))
     return rows
 
 

@@ -5,13 +5,14 @@ A widget has a key for each link that it stands for, and nothing of one link is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Literal
 
 import streamlit as st
 
 from pathology_app.reading_states import ReadingStates
-from pathology_app.slide_index.table import SORTS, SlideTable
+from pathology_app.slide_index.table import SlideTable
+from pathology_app.slide_index.wanted import SORTS
 from pathology_app.text import as_text
 from pathology_app.viewer.component import search_box
 from pathology_app.worklist_link import GALLERY, MAX_FIND, NO_VERDICT, TABLE, WorklistLink
@@ -34,11 +35,13 @@ _SORT_WORDS = {
 }
 
 
-def draw_filters(link: WorklistLink, table: SlideTable, readings: ReadingStates | None, hidden: frozenset[str]) -> None:
+def draw_filters(
+    link: WorklistLink, table: SlideTable, readings: ReadingStates | None, hidden: Collection[str]
+) -> None:
     """Draw them; those are left out that could choose nothing.
 
     Args:
-        hidden: slides of which nothing of a model may show.
+        hidden: slides of which nothing of a model may be shown.
     """
     left, right = st.columns([2, 3], vertical_alignment="bottom")
     with left:
@@ -107,7 +110,7 @@ def _views(link: WorklistLink, table: SlideTable) -> None:
 _COLUMN = {"case": "case_id"}
 
 
-def _filters(link: WorklistLink, table: SlideTable, readings: ReadingStates | None, hidden: frozenset[str]) -> None:
+def _filters(link: WorklistLink, table: SlideTable, readings: ReadingStates | None, hidden: Collection[str]) -> None:
     scored = table.scored(hidden)
     if scored:
         _score(link, scored)

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import sqlite3
 import threading
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from pathology_app.slide_index.facts import SlideFacts
 from pathology_app.slide_index.sweep import Batch, CohortFacts
+from pathology_app.slide_index.wanted import FROM, LABEL, SCANNER, SCORE, SORTS, WORD, Wanted, order, where
 
+FEW = 200
+"""Words of a list to choose from."""
 _TABLES = """
 CREATE TABLE slide (slide_id TEXT PRIMARY KEY, folded TEXT, facts TEXT, stamp TEXT, area REAL, mpp REAL, tissue REAL,
     scanner TEXT, verdict TEXT, damaged INTEGER, ingested TEXT, models TEXT) WITHOUT ROWID;
@@ -20,70 +23,6 @@ CREATE TABLE score (slide_id TEXT, model_id TEXT, class_name TEXT, score REAL,
 CREATE TABLE cohort (slide_id TEXT PRIMARY KEY, case_id TEXT, label TEXT, site TEXT, scanner TEXT) WITHOUT ROWID;
 CREATE TABLE in_study (slide_id TEXT, study_id TEXT, state TEXT, PRIMARY KEY (slide_id, study_id)) WITHOUT ROWID;
 """
-_FROM = """
-FROM slide LEFT JOIN cohort USING (slide_id)
-LEFT JOIN (SELECT key AS slide_id, value AS word FROM json_each(:readings)) AS reading USING (slide_id)
-"""
-_HIDDEN = "slide.slide_id IN (SELECT value FROM json_each(:hidden))"
-_SCORE = f"""(SELECT max(score) FROM score WHERE score.slide_id = slide.slide_id AND NOT {_HIDDEN}
-    AND (:model IS NULL OR model_id = :model) AND (:class IS NULL OR class_name = :class))"""
-_WORD = "coalesce(word, json_extract(:reading_words, '$[0]'), '')"
-_SCANNER = "coalesce(slide.scanner, cohort.scanner)"
-SORTS: Mapping[str, tuple[str, bool]] = {
-    "slide": ("slide.slide_id", False),
-    "case": ("cohort.case_id", False),
-    "score": (_SCORE, True),
-    "state": (f"(SELECT key FROM json_each(:reading_words) WHERE value = {_WORD})", False),
-    "quality": ("verdict", True),
-    "damaged": ("damaged", True),
-    "tissue": ("tissue", True),
-    "size": ("area", True),
-    "mpp": ("mpp", False),
-    "scanner": (_SCANNER, False),
-    "site": ("cohort.site", False),
-    "label": ("cohort.label", False),
-    "ingested": ("ingested", True),
-}
-"""What slides can be sorted by, and whether the largest come first; slides of which it is not known come last."""
-FEW = 200
-"""Words of a list to choose from."""
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """Which slides are looked for, and in which order.
-
-    Attributes:
-        words: parts of names; where `only_predicted`, of models' names, too.
-        only_predicted: with predictions, or not known whether there are any.
-        model_id, class_name: whose scores count; None: of any.
-        min_score: of a hotspot.
-        state: a reader's word for a slide, or a study's.
-        quality: the verdict; "" is none.
-        slide_id: this one alone.
-        sort: a key of `SORTS`. Ties go by name.
-        is_reversed: the other way round; what is not known stays last.
-        readings: a person's words for slides.
-        reading_words: all such words, in the order of work; the first is that of the other slides.
-        hidden: slides of which nothing that a model says may show, not even by their place in the list.
-    """
-
-    words: Sequence[str] = ()
-    only_predicted: bool = False
-    model_id: str | None = None
-    class_name: str | None = None
-    min_score: float | None = None
-    state: str | None = None
-    quality: str | None = None
-    site: str | None = None
-    scanner: str | None = None
-    case_id: str | None = None
-    slide_id: str | None = None
-    sort: str = "slide"
-    is_reversed: bool = False
-    readings: Mapping[str, str] = field(default_factory=dict)
-    reading_words: tuple[str, ...] = ()
-    hidden: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -166,21 +105,21 @@ class SlideTable:
 
     def count(self, wanted: Wanted) -> int:
         """How many slides are wanted."""
-        ((number,),) = self._read(f"SELECT count(*) {_FROM} {_where(wanted)}", wanted)
+        ((number,),) = self._read(f"SELECT count(*) {FROM} {where(wanted)}", wanted)
         return int(number)
 
     def find(self, wanted: Wanted, *, skip: int, limit: int) -> list[Listed]:
         """Slides in the order wanted."""
         columns = (
-            f"slide.slide_id, facts, case_id, label, site, cohort.scanner, {_WORD}, "
+            f"slide.slide_id, facts, case_id, {LABEL}, site, cohort.scanner, {WORD}, "
             "(SELECT json_group_array(json_array(study_id, state)) FROM in_study WHERE slide_id = slide.slide_id)"
         )
-        text = f"SELECT {columns} {_FROM} {_where(wanted)} {_order(wanted)} LIMIT :limit OFFSET :skip"
+        text = f"SELECT {columns} {FROM} {where(wanted)} {order(wanted)} LIMIT :limit OFFSET :skip"
         return [_listed(row) for row in self._read(text, wanted, limit=limit, skip=skip)]
 
     def count_cases(self, wanted: Wanted) -> int:
         """How many cases the slides wanted make up; a slide without a case is one of its own."""
-        text = f"SELECT count(DISTINCT coalesce('c' || case_id, 's' || slide.slide_id)) {_FROM} {_where(wanted)}"
+        text = f"SELECT count(DISTINCT coalesce('c' || case_id, 's' || slide.slide_id)) {FROM} {where(wanted)}"
         ((number,),) = self._read(text, wanted)
         return int(number)
 
@@ -190,7 +129,7 @@ class SlideTable:
         way = "DESC" if falling != wanted.is_reversed else "ASC"
         best = "max" if way == "DESC" else "min"
         text = f"""SELECT case_id, min(slide_id), count(*), max(score) FROM (
-            SELECT case_id, slide.slide_id, {what} AS what, {_SCORE} AS score {_FROM} {_where(wanted)})
+            SELECT case_id, slide.slide_id, {what} AS what, {SCORE} AS score {FROM} {where(wanted)})
             GROUP BY coalesce('c' || case_id, 's' || slide_id)
             ORDER BY {best}(what) IS NULL, {best}(what) {way}, min(slide_id) LIMIT :limit OFFSET :skip"""
         return [Case(*row) for row in self._read(text, wanted, limit=limit, skip=skip)]
@@ -199,18 +138,20 @@ class SlideTable:
         """Words that can be filtered by, the most frequent few."""
         column, tables = {
             "site": ("site", "cohort"),
-            "scanner": (_SCANNER, "slide LEFT JOIN cohort USING (slide_id)"),
+            "scanner": (SCANNER, "slide LEFT JOIN cohort USING (slide_id)"),
             "quality": ("verdict", "slide"),
             "study state": ("state", "in_study"),
         }[what]
         text = f"SELECT {column} FROM {tables} WHERE {column} IS NOT NULL GROUP BY 1 ORDER BY count(*) DESC LIMIT {FEW}"
         return sorted(str(row[0]) for row in self._read(text, Wanted()))
 
-    def scored(self, hidden: frozenset[str] = frozenset()) -> list[tuple[str, str]]:
-        """(model, class) of which there are scores; those of hidden slides alone are not told."""
-        text = f"SELECT DISTINCT model_id, class_name FROM score AS slide WHERE NOT {_HIDDEN} ORDER BY 1, 2 LIMIT {FEW}"
-        found = self._read(text, Wanted(hidden=hidden))
-        return [(str(model_id), str(class_name)) for model_id, class_name in found]
+    def scored(self, hidden: Collection[str] = ()) -> list[tuple[str, str]]:
+        """(model, class) of which there are scores, but for those of hidden slides alone."""
+        text = (
+            "SELECT DISTINCT model_id, class_name FROM score "
+            f"WHERE slide_id NOT IN (SELECT value FROM json_each(:hidden)) ORDER BY 1, 2 LIMIT {FEW}"
+        )
+        return [(str(model_id), str(class_name)) for model_id, class_name in self._read(text, Wanted(hidden=hidden))]
 
     def has(self, what: str) -> bool:
         """Whether a column of the manifest says anything of any slide, or any slide is in a study ("study")."""
@@ -218,22 +159,7 @@ class SlideTable:
         return bool(self._read(f"{text} LIMIT 1", Wanted()))
 
     def _read(self, text: str, wanted: Wanted, **more: int) -> list[tuple[Any, ...]]:
-        values = {
-            "readings": json.dumps(dict(wanted.readings)),
-            "reading_words": json.dumps(wanted.reading_words),
-            "hidden": json.dumps(sorted(wanted.hidden)),
-            "model": wanted.model_id,
-            "class": wanted.class_name,
-            "min_score": wanted.min_score,
-            "state": wanted.state,
-            "quality": wanted.quality,
-            "site": wanted.site,
-            "scanner": wanted.scanner,
-            "case": wanted.case_id,
-            "slide": wanted.slide_id,
-            **{f"word{at}": word for at, word in enumerate(wanted.words)},
-            **more,
-        }
+        values = wanted.values() | more
         with self._lock:
             return self._connection.execute(text, values).fetchall()
 
@@ -241,37 +167,6 @@ class SlideTable:
         self._connection.execute("BEGIN")
         self._connection.executemany(text, rows)
         self._connection.execute("COMMIT")
-
-
-def _where(wanted: Wanted) -> str:
-    models = f"(CASE WHEN {_HIDDEN} THEN NULL ELSE models END)"
-    named = f"(folded || ' ' || coalesce({models}, ''))" if wanted.only_predicted else "folded"
-    terms = [f"instr({named}, :word{at})" for at in range(len(wanted.words))]
-    if wanted.only_predicted:
-        terms.append(f"coalesce({models}, '?') != ''")
-    if wanted.min_score is not None:
-        terms.append(f"{_SCORE} >= :min_score")
-    if wanted.state is not None:
-        in_study = "EXISTS (SELECT 1 FROM in_study WHERE slide_id = slide.slide_id AND state = :state)"
-        terms.append(f"({_WORD} = :state OR {in_study})")
-    if wanted.quality is not None:
-        terms.append("coalesce(verdict, '') = :quality AND facts IS NOT NULL")
-    equals = {
-        "site = :site": wanted.site,
-        f"{_SCANNER} = :scanner": wanted.scanner,
-        "case_id = :case": wanted.case_id,
-        "slide.slide_id = :slide": wanted.slide_id,
-    }
-    terms += [term for term, value in equals.items() if value is not None]
-    return f"WHERE {' AND '.join(terms)}" if terms else ""
-
-
-def _order(wanted: Wanted) -> str:
-    what, falling = SORTS[wanted.sort]
-    way = "DESC" if falling != wanted.is_reversed else "ASC"
-    if wanted.sort == "slide":
-        return f"ORDER BY slide.slide_id {way}"
-    return f"ORDER BY {what} IS NULL, {what} {way}, slide.slide_id"
 
 
 def _row(facts: SlideFacts) -> tuple[object, ...]:

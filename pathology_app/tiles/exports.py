@@ -18,10 +18,12 @@ from typing import BinaryIO
 import anyio
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
+from starlette.routing import BaseRoute, Route
 
 from pathology_app.access.people import Action, Person, person_of, require
 from pathology_app.blinding import check_not_hidden
 from pathology_app.tiles.cache import BadLinkError, SlideCache, UnknownNameError
+from pathology_app.tiles.routes import bad_link, with_json_errors
 from pipeline.annotations.geojson import qupath_origin_xy0
 from pipeline.export.csv.predictions import write_csv
 from pipeline.export.qupath.predictions import write_geojson
@@ -56,6 +58,17 @@ def _geojson(path: Path, reader: StoreReader, predictions: Predictions) -> None:
 _WRITERS: Mapping[str, Write] = {"predictions.csv": _csv, "predictions.geojson": _geojson}
 
 
+def export_routes(cache: SlideCache) -> list[BaseRoute]:
+    """The route, answering errors as JSON. Not for processes of tiles: a file can keep one busy for seconds."""
+    return [
+        Route(path, with_json_errors(handler, cache.project.root))
+        for path, handler in (
+            ("/exports/{slide_id}/{model_id}/{rest:path}", ExportServer(cache).file),
+            ("/exports/{rest:path}", bad_link),
+        )
+    ]
+
+
 class ExportServer:
     """Handler of one project's exports."""
 
@@ -64,7 +77,7 @@ class ExportServer:
         self._limiter = anyio.CapacityLimiter(MAX_AT_ONCE)
 
     async def file(self, request: Request) -> Response:
-        """Raises ForbiddenError, BlindedError: the person may not, or not yet. Else: as `SlideCache.predictions`."""
+        """Raises ForbiddenError, BlindedError: the person may not have it. Else: as `SlideCache.predictions`."""
         person = person_of(request.scope)
         require(person, Action.EXPORT)
         slide_id, model_id, name = (request.path_params[part] for part in ("slide_id", "model_id", "rest"))

@@ -7,7 +7,6 @@
     /damaged/{slide_id}.png
     /thumbnails/{slide_id}.jpg
     /heatmaps/{slide_id}/{model_id}/{class_index}.png      to lie over the thumbnail
-    /exports/{slide_id}/{model_id}/{file}                  see exports.py
     /viewer/viewer-{hash}.js
 
 Links carry `?v=` with the version of what they show, so browsers may keep the answers for ever.
@@ -36,7 +35,6 @@ from pathology_app.text import READ_ERRORS, message_of
 from pathology_app.tiles.body_cache import BodyCache
 from pathology_app.tiles.cache import BadLinkError, OpenSlide, SlideCache, UnknownNameError
 from pathology_app.tiles.colour_body import COLOUR_MEDIA_TYPE, colour_body
-from pathology_app.tiles.exports import ExportServer
 from pathology_app.tiles.heat_maps import heat_map_png
 from pathology_app.tiles.overlay_png import mask_png, overlay_png
 from pathology_app.tiles.tile_body import MEDIA_TYPE, tile_body
@@ -119,6 +117,7 @@ class TileServer:
     async def heat_map(self, request: Request) -> Response:
         (index,) = _numbers(request, r"(\d{1,9})\.png", "{class_index}.png")
         slide_id, model_id = request.path_params["slide_id"], request.path_params["model_id"]
+
         person = person_of(request.scope)
 
         def find() -> Found:
@@ -129,8 +128,9 @@ class TileServer:
             draw = partial(heat_map_png, self._cache, slide_id, model_id, index, THUMBNAIL_PX)
             return Found(known.version, lambda: Rendered(draw()))
 
-        part = f"heat-{index}"
-        return await self._answer(request, (slide_id, model_id), part, find, "image/png", asks_each_time=True)
+        return await self._answer(
+            request, (slide_id, model_id), f"heat-{index}", find, "image/png", asks_each_time=True
+        )
 
     async def damaged(self, request: Request) -> Response:
         (slide_id,) = _match(request, r"(.+)\.png", "{slide_id}.png")
@@ -290,7 +290,6 @@ def viewer_routes(cache: SlideCache) -> list[BaseRoute]:
             ("/damaged/{rest:path}", server.damaged, ()),
             ("/thumbnails/{rest:path}", server.thumbnail, ()),
             ("/heatmaps/{slide_id}/{model_id}/{rest:path}", server.heat_map, ()),
-            ("/exports/{slide_id}/{model_id}/{rest:path}", ExportServer(cache).file, ()),
             # Of all that is sent here, only this is not compressed already.
             ("/viewer/{rest:path}", viewer_bundle, (Middleware(GZipMiddleware),)),
             # Else Streamlit would answer with its page.
@@ -298,7 +297,6 @@ def viewer_routes(cache: SlideCache) -> list[BaseRoute]:
             ("/overlays/{rest:path}", bad_link, ()),
             ("/layers/{rest:path}", bad_link, ()),
             ("/heatmaps/{rest:path}", bad_link, ()),
-            ("/exports/{rest:path}", bad_link, ()),
         )
     ]
 

@@ -23,7 +23,7 @@ __all__, __getattr__ = public_names(
         "questions": "Answer MAX_TEXT Question ReadingConfig",
         "reading_order": "lay_out",
         "reading_progress": "ADJUDICATION progress_of_readers ReaderProgress Readings readings_of readings_of_reader "
-        "readings_of_slide studies_of_reader",
+        "readers_of_slides readings_of_slide studies_of_reader",
         "report.publish": "write_report",
         "reproduction": "Reproduced reproduce sample",
         "remedies": "remedies_of remedy_of",

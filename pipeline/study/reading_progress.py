@@ -81,12 +81,22 @@ def readings_of_slide(ledger: Ledger, study_id: str, slide_id: str) -> list[tupl
         return [(row, _answers(connection, row)) for row in rows]
 
 
-def readings_of_reader(ledger: Ledger, reader: str, slide_ids: Sequence[str]) -> Sequence[Row[Any]]:
-    """A reader's readings of some slides in all studies, in the order in which they come."""
-    chosen = select(reading).where(reading.c.reader == reader, reading.c.slide_id.in_(slide_ids))
+def readings_of_reader(ledger: Ledger, reader: str, slide_ids: Sequence[str] | None = None) -> Sequence[Row[Any]]:
+    """A reader's readings of some slides, or of all, in all studies, in the order in which they come."""
+    chosen = select(reading).where(reading.c.reader == reader)
+    if slide_ids is not None:
+        chosen = chosen.where(reading.c.slide_id.in_(slide_ids))
     order = (reading.c.study_id, reading.c.session, reading.c.position)
     with ledger.database.read() as connection:
         return connection.execute(chosen.order_by(*order)).all()
+
+
+def readers_of_slides(ledger: Ledger, slide_ids: Sequence[str]) -> list[tuple[str, str, str]]:
+    """Who reads slides in any study, and how far that is: (slide, reader, state), without what was erased."""
+    columns = (reading.c.slide_id, reading.c.reader, reading.c.state)
+    chosen = select(*columns).where(reading.c.slide_id.in_(slide_ids), reading.c.state != "erased").distinct()
+    with ledger.database.read() as connection:
+        return [(slide, reader, state) for slide, reader, state in connection.execute(chosen.order_by(*columns))]
 
 
 def studies_of_reader(ledger: Ledger, reader: str) -> list[str]:

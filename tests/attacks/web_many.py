@@ -16,7 +16,7 @@ from pathlib import Path
 
 from pathology_app.slide_index.facts import read_facts
 from pathology_app.slide_index.index import SlideIndex
-from pathology_app.slide_index.table import Wanted
+from pathology_app.slide_index.wanted import Wanted
 from pathology_app.tiles.cache import SlideCache
 from pathology_app.worklist_rows import ROWS_PER_PAGE
 from pipeline.project import Project

@@ -16,8 +16,10 @@ from streamlit.testing.v1 import AppTest
 import pathology_app
 from pathology_app.slide_index.facts import read_facts
 from pathology_app.slide_index.sweep import Batch, Sweeper
-from pathology_app.slide_index.table import SlideTable, Wanted
+from pathology_app.slide_index.table import SlideTable
+from pathology_app.slide_index.wanted import Wanted
 from pathology_app.tiles.cache import PROJECT_VARIABLE, SlideCache
+from pathology_app.tiles.exports import export_routes
 from pathology_app.tiles.routes import viewer_routes
 from pipeline.project import Project
 from tests.pathology_app.small_project import MODEL_ID, SLIDE_ID
@@ -66,7 +68,8 @@ def _answers(root: Path) -> list[str]:
     links += [f"/thumbnails/{HEALTHY}.jpg", f"/tiles/{HEALTHY}/1/0_0", f"/colour/{SLIDE_ID}"]
 
     async def ask() -> list[httpx.Response]:
-        transport = httpx.ASGITransport(Starlette(routes=viewer_routes(SlideCache(Project(root)))))
+        cache = SlideCache(Project(root))
+        transport = httpx.ASGITransport(Starlette(routes=[*viewer_routes(cache), *export_routes(cache)]))
         async with httpx.AsyncClient(transport=transport, base_url="http://slides") as client:
             return [await client.get(link) for link in links]
 

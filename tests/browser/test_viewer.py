@@ -111,7 +111,7 @@ def test_a_keyboard_reaches_every_slide_of_the_worklist_and_chooses_one(page: Pa
     page.get_by_text("1 of 1 slides").wait_for()
     link = page.get_by_role("link", name=SLIDE_ID)
     link.wait_for()
-    for _ in range(12):
+    for _ in range(30):
         page.keyboard.press("Tab")
         if link.evaluate("link => link === document.activeElement"):
             break

@@ -13,12 +13,15 @@ from PIL import Image
 
 from pathology_app.access.people import Person, Role
 from pathology_app.slide_exports import exports_of
+from pathology_app.study_ledger import close_study_ledgers
 from pathology_app.tiles import exports
 from pathology_app.tiles.cache import SlideCache
 from pipeline.export.csv.predictions import write_csv
 from pipeline.project import Project
+from pipeline.study.order import LEDGER_VARIABLE
 from tests.pathology_app.routes_in_process import get
 from tests.pathology_app.small_project import MODEL_ID, SLIDE_ID, small_predictions
+from tests.pathology_app.small_reading import make_reading_study
 
 READER = Person("ada", frozenset({Role.READER}))
 URL = f"/exports/{SLIDE_ID}/{MODEL_ID}"
@@ -71,6 +74,19 @@ def test_who_may_not_export_gets_nothing(cache: SlideCache, monkeypatch: pytest.
     assert response.status_code == 403
     assert response.json()["code"] == "forbidden"
     assert "You may not export results" in response.json()["message"]
+
+
+def test_a_reader_gets_no_result_of_a_slide_before_the_reading_is_signed(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(LEDGER_VARIABLE, raising=False)
+    make_reading_study(project, tmp_path)
+    monkeypatch.setattr(exports, "person_of", lambda _: Person("ada", frozenset({Role.REVIEWER}), "r1"))
+
+    response = get(SlideCache(Project(tmp_path)), f"{URL}/predictions.csv")
+
+    close_study_ledgers()
+    assert (response.status_code, response.json()["code"]) == (403, "blinded")
 
 
 @pytest.mark.parametrize(

@@ -191,7 +191,8 @@ def test_nothing_of_a_model_is_answered_of_a_slide_that_is_still_to_be_read_with
     client: Client, root: Path
 ) -> None:
     slide_id, _ = start(root)
-    paths = (OVERLAY.format(slide_id), HOTSPOTS.format(slide_id), f"/crops/{slide_id}/480_864.jpg")
+    heat_map = f"/heatmaps/{slide_id}/{MODEL_ID}/1.png"
+    paths = (OVERLAY.format(slide_id), HOTSPOTS.format(slide_id), f"/crops/{slide_id}/480_864.jpg", heat_map)
     for path in paths:
         for person in (R1, R2, NOBODY):  # r2 has not even begun
             answer = client.ask(person, path)

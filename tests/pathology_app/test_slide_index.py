@@ -14,7 +14,8 @@ from pathology_app.slide_index.cache_file import FILE, load_facts
 from pathology_app.slide_index.facts import ModelFacts, SlideFacts, read_facts
 from pathology_app.slide_index.index import MANY, SlideIndex
 from pathology_app.slide_index.sweep import Batch, CohortFacts, Sweeper
-from pathology_app.slide_index.table import SORTS, SlideTable, Wanted
+from pathology_app.slide_index.table import SlideTable
+from pathology_app.slide_index.wanted import SORTS, Wanted
 from pathology_app.tiles.cache import SlideCache
 from pipeline.project import Project
 from tests.pathology_app.many_slides import make_many_slides
@@ -91,6 +92,20 @@ def test_slides_are_found_and_sorted_and_what_is_not_known_comes_last(
     table: SlideTable, wanted: dict[str, object], slides: str
 ) -> None:
     assert found(table, **wanted) == slides
+
+
+def test_of_hidden_slides_neither_scores_nor_models_nor_labels_count(table: SlideTable) -> None:
+    table.put(Batch(cohort=(CohortFacts(slide_id="a", label="tumour"), CohortFacts(slide_id="b", label="normal"))))
+    assert found(table, sort="label") == "bacdef"
+
+    assert found(table, sort="label", hidden=["b"]) == "abcdef"
+    assert found(table, sort="score", hidden=["a"]) == "dbacef"
+    assert found(table, min_score=0.1, hidden=["a"]) == "bd"
+    assert found(table, only_predicted=True, words=["m-1"], hidden=["a", "b"]) == "c"
+    assert table.scored(["d"]) == [("m-1", "tumour")]
+    (listed, *_) = table.find(Wanted(hidden=["a"]), skip=0, limit=1)
+    assert listed.cohort.label is None
+    assert [case.score for case in table.find_cases(Wanted(hidden=["a", "b", "d"]), skip=0, limit=9)] == [None] * 6
 
 
 @pytest.mark.parametrize("sort", sorted(SORTS))
@@ -279,7 +294,7 @@ def test_a_large_project_is_read_by_a_process_of_its_own_that_ends_with_the_inde
 def test_a_folder_whose_name_is_no_slides_is_a_row_that_says_so(copied: Project) -> None:
     shutil.copytree(copied.store_path(SLIDE_ID), copied.slides_dir / "![x](y)<b>.ome.zarr")
     facts = read_facts(SlideCache(copied), "![x](y)<b>")
-    assert "not a name" in facts.note
+    assert "Use another name." in facts.note
     assert facts.version is None
     table = SlideTable()
     table.set_names(copied.slide_ids())

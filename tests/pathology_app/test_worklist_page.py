@@ -12,9 +12,9 @@ from streamlit.testing.v1 import AppTest
 
 from pathology_app.access.people import Person, Role
 from pathology_app.app_pages import worklist
-from pathology_app.reading_states import OpenedStates, reading_states
+from pathology_app.reading_states import reading_states
 from pathology_app.study_ledger import close_study_ledgers
-from pathology_app.tiles.cache import PROJECT_VARIABLE
+from pathology_app.tiles.cache import PROJECT_VARIABLE, current_cache
 from pipeline.project import Project
 from pipeline.study.opening import open_ledger
 from pipeline.study.project_log import Change, log_in_project
@@ -102,7 +102,6 @@ def test_unread_is_what_the_projects_log_does_not_connect_with_the_person(
         opened = [Change(person.actor, "slide opened", slide_subject(slide_id)) for person, slide_id in entries]
         log_in_project(ledger, opened)
     monkeypatch.setattr(worklist, "current_person", lambda: ADA)
-    monkeypatch.setattr("pathology_app.access.people.current_person", lambda: ADA)
 
     page = open_page(sort="state")
     assert linked(page) == [SLIDE_ID, "many-00001", "many-00002", "many-00000"]
@@ -114,14 +113,14 @@ def test_unread_is_what_the_projects_log_does_not_connect_with_the_person(
 
 @pytest.mark.usefixtures("serve_project")
 def test_where_nobody_signs_in_nothing_is_read_or_unread() -> None:
-    assert reading_states(Person()) is None
+    assert reading_states(current_cache().project, Person()) is None
     assert "State" not in html_of(open_page())
 
 
 def test_a_person_of_whom_the_log_says_nothing_has_read_nothing(several: Project) -> None:
-    states = reading_states(ADA)
-    assert isinstance(states, OpenedStates)
-    assert (states.words[0], dict(states.states)) == ("unread", {})
+    states = reading_states(several, ADA)
+    assert states is not None
+    assert (states.words[0], dict(states.states), states.readers([SLIDE_ID])) == ("unread", {}, {})
 
 
 def test_what_is_still_being_read_is_said(several: Project, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,7 +32,7 @@ def copied(project: Project, tmp_path: Path) -> SlideCache:
 
 def row_of(cache: SlideCache, link: WorklistLink = LINK, **said: str) -> WorklistRow:
     listed = Listed(SLIDE_ID, None, CohortFacts(slide_id=SLIDE_ID, **said), (("trial", "done"),), "unread")
-    return read_row(cache, listed, read_facts(cache, SLIDE_ID), link, {SLIDE_ID: "r1"})
+    return read_row(cache, listed, read_facts(cache, SLIDE_ID), link, reading="unread", readers="r1: signed")
 
 
 def test_a_row_says_what_the_slide_is(cache: SlideCache) -> None:
@@ -50,7 +50,7 @@ def test_a_row_says_what_the_slide_is(cache: SlideCache) -> None:
         "Slide": Link(SLIDE_ID, {"find": "s", "page": "2", "slide": SLIDE_ID}),
         "Case": "P-1",
         "State": "unread",
-        "Reader": "r1",
+        "Reader": "r1: signed",
         "Highest hotspot": "0.97",
         "Note": "",
         "Predictions of": MODEL_ID,

@@ -7,7 +7,7 @@ export class FactsPanel {
   readonly probe = box("facts");
 
   update({ facts, probe, slide, thumbnail_url }: ViewerData): void {
-    this.slide.replaceChildren(thumbnailOf(slide.slide_id, thumbnail_url), tableOf(facts, "Slide"));
+    this.slide.replaceChildren(...(thumbnail_url ? [thumbnailOf(slide.slide_id, thumbnail_url)] : []), tableOf(facts, "Slide"));
     const hint = box("hint", "Click on the slide, or press Enter, to read every class's probability there.");
     this.probe.replaceChildren(probe ? tableOf(probe.rows, "Under the last click") : hint);
   }

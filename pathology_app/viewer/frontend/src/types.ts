@@ -83,8 +83,8 @@ export interface Exports {
 
 export interface ViewerData {
   slide: Slide;
-  /** The whole slide in small, without its label. */
-  thumbnail_url: string;
+  /** The whole slide in small, without its label; not in a reading. */
+  thumbnail_url?: string;
   /** null in a reading: it takes nothing away. */
   exports: Exports | null;
   layers: LayerInfo[];

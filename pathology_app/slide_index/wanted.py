@@ -1,0 +1,122 @@
+"""Which slides of the index are looked for, and in which order, as SQL over the tables of `table.py`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+FROM = """
+FROM slide LEFT JOIN cohort USING (slide_id)
+LEFT JOIN (SELECT key AS slide_id, value AS word FROM json_each(:readings)) AS reading USING (slide_id)
+"""
+_HIDDEN = "slide.slide_id IN (SELECT value FROM json_each(:hidden))"
+SCORE = f"""(SELECT max(score) FROM score WHERE score.slide_id = slide.slide_id AND NOT {_HIDDEN}
+    AND (:model IS NULL OR model_id = :model) AND (:class IS NULL OR class_name = :class))"""
+WORD = "coalesce(word, json_extract(:reading_words, '$[0]'), '')"
+_MODELS = f"CASE WHEN {_HIDDEN} THEN NULL ELSE models END"
+LABEL = f"CASE WHEN {_HIDDEN} THEN NULL ELSE cohort.label END"
+SCANNER = "coalesce(slide.scanner, cohort.scanner)"
+SORTS: Mapping[str, tuple[str, bool]] = {
+    "slide": ("slide.slide_id", False),
+    "case": ("cohort.case_id", False),
+    "score": (SCORE, True),
+    "state": (f"(SELECT key FROM json_each(:reading_words) WHERE value = {WORD})", False),
+    "quality": ("verdict", True),
+    "damaged": ("damaged", True),
+    "tissue": ("tissue", True),
+    "size": ("area", True),
+    "mpp": ("mpp", False),
+    "scanner": (SCANNER, False),
+    "site": ("cohort.site", False),
+    "label": (LABEL, False),
+    "ingested": ("ingested", True),
+}
+"""What slides can be sorted by, and whether the largest come first; slides of which it is not known come last."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which slides are looked for, and in which order.
+
+    Attributes:
+        words: parts of names; where `only_predicted`, of models' names, too.
+        only_predicted: with predictions, or not known whether there are any.
+        model_id, class_name: whose scores count; None: of any.
+        min_score: of a hotspot.
+        state: a reader's word for a slide, or a study's.
+        quality: the verdict; "" is none.
+        slide_id: this one alone.
+        sort: a key of `SORTS`. Ties go by name.
+        is_reversed: the other way round; what is not known stays last.
+        readings: a person's words for slides.
+        hidden: slides of which neither predictions nor labels count: as if they were not known.
+        reading_words: all such words, in the order of work; the first is that of the other slides.
+    """
+
+    words: Sequence[str] = ()
+    only_predicted: bool = False
+    model_id: str | None = None
+    class_name: str | None = None
+    min_score: float | None = None
+    state: str | None = None
+    quality: str | None = None
+    site: str | None = None
+    scanner: str | None = None
+    case_id: str | None = None
+    slide_id: str | None = None
+    sort: str = "slide"
+    is_reversed: bool = False
+    readings: Mapping[str, str] = field(default_factory=dict)
+    reading_words: tuple[str, ...] = ()
+    hidden: Collection[str] = ()
+
+    def values(self) -> dict[str, str | float | None]:
+        """For the names in the SQL."""
+        return {
+            "readings": json.dumps(dict(self.readings)),
+            "reading_words": json.dumps(self.reading_words),
+            "hidden": json.dumps(list(self.hidden)),
+            "model": self.model_id,
+            "class": self.class_name,
+            "min_score": self.min_score,
+            "state": self.state,
+            "quality": self.quality,
+            "site": self.site,
+            "scanner": self.scanner,
+            "case": self.case_id,
+            "slide": self.slide_id,
+            **{f"word{at}": word for at, word in enumerate(self.words)},
+        }
+
+
+def where(wanted: Wanted) -> str:
+    """The condition, "" for none."""
+    named = f"(folded || ' ' || coalesce({_MODELS}, ''))" if wanted.only_predicted else "folded"
+    terms = [f"instr({named}, :word{at})" for at in range(len(wanted.words))]
+    if wanted.only_predicted:
+        terms.append(f"({_MODELS} IS NULL OR models != '')")
+    if wanted.min_score is not None:
+        terms.append(f"{SCORE} >= :min_score")
+    if wanted.state is not None:
+        in_study = "EXISTS (SELECT 1 FROM in_study WHERE slide_id = slide.slide_id AND state = :state)"
+        terms.append(f"({WORD} = :state OR {in_study})")
+    if wanted.quality is not None:
+        terms.append("coalesce(verdict, '') = :quality AND facts IS NOT NULL")
+    equals = {
+        "site = :site": wanted.site,
+        f"{SCANNER} = :scanner": wanted.scanner,
+        "case_id = :case": wanted.case_id,
+        "slide.slide_id = :slide": wanted.slide_id,
+    }
+    terms += [term for term, value in equals.items() if value is not None]
+    return f"WHERE {' AND '.join(terms)}" if terms else ""
+
+
+def order(wanted: Wanted) -> str:
+    """The order; slides of which what is sorted by is not known come last."""
+    what, falling = SORTS[wanted.sort]
+    way = "DESC" if falling != wanted.is_reversed else "ASC"
+    if wanted.sort == "slide":
+        return f"ORDER BY slide.slide_id {way}"
+    return f"ORDER BY {what} IS NULL, {what} {way}, slide.slide_id"
