@@ -58,5 +58,5 @@ class Attempts:
     @staticmethod
     def _wait_s(connection: Connection, limits: Mapping[str, int], now: float, *, counted: int) -> float:
         rows = connection.execute(select(attempt).where(attempt.c.subject.in_(list(limits))))
-        waits = (row.since + WINDOW_S - now for row in rows if row.number - counted >= limits[row.subject])
-        return max(0.0, *waits, 0.0)
+        waits: list[float] = [row.since + WINDOW_S - now for row in rows if row.number - counted >= limits[row.subject]]
+        return max([0.0, *waits])

@@ -70,6 +70,10 @@ class Sessions:
     def __init__(self, database: Database, *, clock: Callable[[], float] = time.time) -> None:
         self.database, self._clock = database, clock
 
+    def now(self) -> float:
+        """Seconds since 1970."""
+        return self._clock()
+
     def make(
         self,
         kind: Kind,
