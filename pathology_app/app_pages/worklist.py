@@ -9,6 +9,7 @@ import streamlit as st
 
 from pathology_app import worklist_lists
 from pathology_app.access.people import current_person
+from pathology_app.access.seeing import visible
 from pathology_app.app_pages.runs import runs_link
 from pathology_app.app_pages.studies import studies_link
 from pathology_app.app_pages.study_navigation import link_button, say
@@ -42,13 +43,20 @@ class Look:
     readings: ReadingStates | None
     hidden: Mapping[str, Blinded]
     """Slides of which nothing of a model may be shown."""
+    only: frozenset[str] | None = None
+    """Slides that the person may see; None: all."""
 
     @property
     def wanted(self) -> Wanted:
         wanted = (
             self.link.wanted(self.readings.states, self.readings.words) if self.readings else self.link.wanted({}, ())
         )
-        return replace(wanted, hidden=frozenset(self.hidden))
+        return replace(wanted, hidden=frozenset(self.hidden), only=self.only)
+
+    @property
+    def number(self) -> int:
+        """Of slides that the person may see."""
+        return len(self.index.table) if self.only is None else len(self.only)
 
 
 def page() -> None:
@@ -63,23 +71,25 @@ def page() -> None:
     try:
         index, project = current_index(), current_cache().project
         index.look(wait_s=WAIT_S)
-        readings = reading_states(current_person())
-        hidden = hidden_slides(project, current_person())
-        due = next_unread(project, current_person())
+        person = current_person()
+        only = None if person.slides is None else frozenset(visible(person, index.table.slide_ids))
+        readings = reading_states(person)
+        hidden = hidden_slides(project, person)
+        due = next_unread(project, person)
     except READ_ERRORS as error:
         slides.empty()
         say(error)
         return
     studies_link(ways)
-    look = Look(link, index, readings, hidden)
-    if not len(index.table):
+    look = Look(link, index, readings, hidden, only)
+    if not look.number:
         slides.info(
             "No slides in this project. Bring some in with `gemslide ingest`, "
             "or make a demonstration project with `gemslide demo`."
         )
         return
     with filters:
-        draw_filters(link, index.table, readings, look.wanted.hidden)
+        draw_filters(link, index.table, readings, look.wanted.hidden, only)
     if due is not None:
         link_button(unread.container(), "Next unread", due, key="next_unread", icon=":material/visibility:")
     elif readings:
@@ -108,8 +118,8 @@ def _slides(look: Look, was_swept: bool) -> None:
         st.rerun()
     table, wanted, link = look.index.table, look.wanted, look.link
     found = table.count(wanted)
-    said = [f"{found:,} of {len(table):,} slides."]
-    if table.num_unread:
+    said = [f"{found:,} of {look.number:,} slides."]
+    if table.num_unread and look.only is None:
         said.append(f"Still reading {table.num_unread:,} slides: what is sorted and filtered by may change.")
     if table.cohort_note:
         said.append(f"Cases, labels and sites are not known: {as_markdown(table.cohort_note)}")

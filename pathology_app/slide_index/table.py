@@ -25,6 +25,7 @@ FROM slide LEFT JOIN cohort USING (slide_id)
 LEFT JOIN (SELECT key AS slide_id, value AS word FROM json_each(:readings)) AS reading USING (slide_id)
 """
 _HIDDEN = "slide.slide_id IN (SELECT value FROM json_each(:hidden))"
+_ONLY = "slide.slide_id IN (SELECT value FROM json_each(:only))"
 _SCORE = f"""(SELECT max(score) FROM score WHERE score.slide_id = slide.slide_id AND NOT {_HIDDEN}
     AND (:model IS NULL OR model_id = :model) AND (:class IS NULL OR class_name = :class))"""
 _WORD = "coalesce(word, json_extract(:reading_words, '$[0]'), '')"
@@ -66,6 +67,7 @@ class Wanted:
         readings: a person's words for slides.
         reading_words: all such words, in the order of work; the first is that of the other slides.
         hidden: slides of which nothing that a model says may show, not even by their place in the list.
+        only: slides that the person may see; None: all.
     """
 
     words: Sequence[str] = ()
@@ -84,6 +86,7 @@ class Wanted:
     readings: Mapping[str, str] = field(default_factory=dict)
     reading_words: tuple[str, ...] = ()
     hidden: frozenset[str] = frozenset()
+    only: frozenset[str] | None = None
 
 
 @dataclass(frozen=True)
@@ -124,6 +127,11 @@ class SlideTable:
 
     def __len__(self) -> int:
         return len(self._names)
+
+    @property
+    def slide_ids(self) -> frozenset[str]:
+        """All of them."""
+        return frozenset(self._names)
 
     @property
     def num_unread(self) -> int:
@@ -195,21 +203,27 @@ class SlideTable:
             ORDER BY {best}(what) IS NULL, {best}(what) {way}, min(slide_id) LIMIT :limit OFFSET :skip"""
         return [Case(*row) for row in self._read(text, wanted, limit=limit, skip=skip)]
 
-    def choices(self, what: str) -> list[str]:
-        """Words that can be filtered by, the most frequent few."""
+    def choices(self, what: str, only: frozenset[str] | None = None) -> list[str]:
+        """Words that can be filtered by, the most frequent few; of `only` these slides."""
         column, tables = {
-            "site": ("site", "cohort"),
+            "site": ("site", "cohort AS slide"),
             "scanner": (_SCANNER, "slide LEFT JOIN cohort USING (slide_id)"),
             "quality": ("verdict", "slide"),
-            "study state": ("state", "in_study"),
+            "study state": ("state", "in_study AS slide"),
         }[what]
-        text = f"SELECT {column} FROM {tables} WHERE {column} IS NOT NULL GROUP BY 1 ORDER BY count(*) DESC LIMIT {FEW}"
-        return sorted(str(row[0]) for row in self._read(text, Wanted()))
+        text = (
+            f"SELECT {column} FROM {tables} WHERE {column} IS NOT NULL AND (:only IS NULL OR {_ONLY}) "
+            f"GROUP BY 1 ORDER BY count(*) DESC LIMIT {FEW}"
+        )
+        return sorted(str(row[0]) for row in self._read(text, Wanted(only=only)))
 
-    def scored(self, hidden: frozenset[str] = frozenset()) -> list[tuple[str, str]]:
+    def scored(self, hidden: frozenset[str] = frozenset(), only: frozenset[str] | None = None) -> list[tuple[str, str]]:
         """(model, class) of which there are scores; those of hidden slides alone are not told."""
-        text = f"SELECT DISTINCT model_id, class_name FROM score AS slide WHERE NOT {_HIDDEN} ORDER BY 1, 2 LIMIT {FEW}"
-        found = self._read(text, Wanted(hidden=hidden))
+        text = (
+            f"SELECT DISTINCT model_id, class_name FROM score AS slide WHERE NOT {_HIDDEN} "
+            f"AND (:only IS NULL OR {_ONLY}) ORDER BY 1, 2 LIMIT {FEW}"
+        )
+        found = self._read(text, Wanted(hidden=hidden, only=only))
         return [(str(model_id), str(class_name)) for model_id, class_name in found]
 
     def has(self, what: str) -> bool:
@@ -222,6 +236,7 @@ class SlideTable:
             "readings": json.dumps(dict(wanted.readings)),
             "reading_words": json.dumps(wanted.reading_words),
             "hidden": json.dumps(sorted(wanted.hidden)),
+            "only": None if wanted.only is None else json.dumps(sorted(wanted.only)),
             "model": wanted.model_id,
             "class": wanted.class_name,
             "min_score": wanted.min_score,
@@ -262,6 +277,8 @@ def _where(wanted: Wanted) -> str:
         "case_id = :case": wanted.case_id,
         "slide.slide_id = :slide": wanted.slide_id,
     }
+    if wanted.only is not None:
+        terms.append(_ONLY)
     terms += [term for term, value in equals.items() if value is not None]
     return f"WHERE {' AND '.join(terms)}" if terms else ""
 

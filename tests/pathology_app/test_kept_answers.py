@@ -10,10 +10,10 @@ from pathlib import Path
 
 import httpx
 import pytest
+from pathology_app.access.tokens import Login
 from starlette.applications import Starlette
 
 from pathology_app.access.guard import Access
-from pathology_app.access.tokens import Login
 from pathology_app.asgi import create_app
 from pathology_app.tiles import routes
 from pathology_app.tiles.body_cache import BodyCache
