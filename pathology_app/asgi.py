@@ -1,13 +1,14 @@
 """The web app: Streamlit's pages and the tile routes behind one guard, one process, one port.
 
 Behind a server of your own: `GEMSLIDE_PROJECT=DIR uvicorn --factory pathology_app.asgi:create_app`, and behind a
-reverse proxy with `GEMSLIDE_NAMES=slides.example.org`: names that callers may use, separated by commas.
+reverse proxy with `GEMSLIDE_NAMES=slides.example.org`: names that callers may use, separated by commas. Who may sign in
+stands in the project's accounts.toml, or where GEMSLIDE_ACCOUNTS says; GEMSLIDE_OIDC names the file of a provider.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import streamlit as st
 from starlette.routing import BaseRoute, Router
@@ -16,8 +17,10 @@ from streamlit import config
 
 from pathology_app.access.environment import SCRIPT, access_by_environment
 from pathology_app.access.guard import Access, Guard
+from pathology_app.access.sign_in_routes import sign_in_routes
 from pathology_app.annotating.routes import annotation_routes
 from pathology_app.interpreter import share_with_tiles
+from pathology_app.log_routes import log_routes
 from pathology_app.slide_index.index import close_slide_indexes, current_index
 from pathology_app.study_ledger import close_study_ledgers, current_study_ledger
 from pathology_app.tiles.cache import current_cache
@@ -52,17 +55,25 @@ def create_app(access: Access | None = None) -> ASGIApp:
 
     Args:
         access: who may come in. None is for a server of your own: callers from this computer's loopback, under a
-            loopback name; others under the names in `GEMSLIDE_NAMES`, after logging in.
+            loopback name; others under the names in `GEMSLIDE_NAMES`, after logging in. Where there are accounts,
+            everybody signs in.
 
     Raises:
-        BadRecipeError: `GEMSLIDE_NAMES` holds what is no name.
+        BadRecipeError: `GEMSLIDE_NAMES` holds what is no name; the settings, or a provider's file, cannot be used.
     """
-    pages = st.App(SCRIPT, lifespan=_lifespan)
+    access = access or access_by_environment()
+    provider = access.sign_in.provider
     for name, value in OPTIONS.items():
         config.set_option(name, value)
+    if provider is not None:
+        # Read before Streamlit takes the provider's secrets: it signs what all processes must be able to read.
+        config.set_option("server.cookieSecret", provider.cookie_secret)
+    # Never the secrets of the folder that the app happens to be started in.
+    secrets = {"auth": {}} if provider is None else provider.secrets()
+    pages = st.App(SCRIPT, lifespan=_lifespan_of(access), secrets=secrets)
     routes = [*viewer_routes(current_cache()), *annotation_routes(current_cache(), current_study_ledger())]
-    routes += [*review_routes(current_cache()), *export_routes(current_cache())]
-    return Guard(_before(pages, routes), access or access_by_environment(), SCRIPT)
+    routes += [*review_routes(current_cache()), *export_routes(current_cache()), *sign_in_routes(), *log_routes()]
+    return Guard(_before(pages, routes), access, SCRIPT)
 
 
 def _before(pages: st.App, routes: Sequence[BaseRoute]) -> ASGIApp:
@@ -75,11 +86,16 @@ def _before(pages: st.App, routes: Sequence[BaseRoute]) -> ASGIApp:
     return app
 
 
-@asynccontextmanager
-async def _lifespan(_: st.App) -> AsyncIterator[None]:
-    """Pages and tiles share a process from here on. The index begins to fill. Databases are told when it ends."""
-    share_with_tiles()
-    current_index()
-    yield
-    close_slide_indexes()
-    close_study_ledgers()
+def _lifespan_of(access: Access) -> Callable[[st.App], AbstractAsyncContextManager[None]]:
+    @asynccontextmanager
+    async def lifespan(_: st.App) -> AsyncIterator[None]:
+        """Pages and tiles share a process from here on. The index begins to fill. What waits to be logged is, and
+        databases are told when it ends."""
+        share_with_tiles()
+        current_index()
+        yield
+        close_slide_indexes()
+        access.sign_in.close()
+        close_study_ledgers()
+
+    return lifespan

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from pathology_app.access.guard import FORWARDED
+from pathology_app.access.senders import FORWARDED
 
 
 def is_browser_here() -> bool:

@@ -25,8 +25,8 @@ def app(
     host: Annotated[
         str | None,
         typer.Option(
-            help="Address to listen on. On any other than this computer's own (127.0.0.1, localhost, ::1), browsers "
-            "log in with a link that is printed and good once.",
+            help="Address to listen on. Any other than this computer's own (127.0.0.1, localhost, ::1) needs accounts "
+            "(`gemslide account`), a provider (GEMSLIDE_OIDC), or --login.",
             show_default="127.0.0.1",
         ),
     ] = None,
@@ -38,7 +38,12 @@ def app(
         ),
     ] = None,
     login: Annotated[
-        bool, typer.Option("--login", help="Let browsers of this computer log in, too: where several people use it.")
+        bool,
+        typer.Option(
+            "--login",
+            help="Everybody logs in with a link that is printed and good once, browsers of this computer, too. Who "
+            "has one may do all. With accounts there are no links.",
+        ),
     ] = False,
     tiles_only: Annotated[
         bool,
@@ -58,7 +63,7 @@ def app(
     ] = None,
 ) -> None:
     """Show the project's slides and predictions in a web browser. Research use only."""
-    with _plain_errors(extra="app"):
+    with plain_errors(extra="app"):
         from pathology_app.server import serve
 
         serve(
@@ -77,7 +82,7 @@ def view(
     project: Annotated[Path, typer.Option(file_okay=False, help="Project folder.")] = Path("."),
 ) -> None:
     """Open one slide store in napari, with its tissue mask and predictions. Research use only."""
-    with _plain_errors(extra="desktop"):
+    with plain_errors(extra="desktop"):
         check_display()
         from pathology_app.desktop.window import show_store
         from pipeline.slide_names import find_store
@@ -86,7 +91,7 @@ def view(
 
 
 @contextmanager
-def _plain_errors(*, extra: str) -> Iterator[None]:
+def plain_errors(*, extra: str) -> Iterator[None]:
     """One line on stderr and exit code 1 in place of a traceback."""
     try:
         yield

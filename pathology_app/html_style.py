@@ -41,6 +41,8 @@ a.gs-go:focus-visible, .gs-case > summary:focus-visible { outline: 2px solid var
 @media (max-width: 1199px) { .gs-from-1200 { display: none; }
   .gs-table .gs-picture img { width: 104px; height: 64px; } }
 @media (max-width: 899px) { .gs-from-900 { display: none; } }
+.gs-out { white-space: nowrap; }
+.gs-out a { display: inline-block; padding: 8px 4px 8px 8px; color: inherit; text-decoration: underline; }
 .gs-facts { display: flex; flex-wrap: wrap; gap: 8px 32px; margin: 0 0 12px; }
 .gs-facts span { display: block; font-size: 0.8rem; color: var(--gs-faint); }
 .gs-facts strong { font-size: 1.3rem; font-weight: 400; overflow-wrap: anywhere; font-variant-numeric: tabular-nums;

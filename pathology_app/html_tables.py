@@ -128,6 +128,12 @@ def beside(blocks: Mapping[str, str]) -> str:
     return f'<div class="gs-beside">{sections}</div>'
 
 
+def way_out(text: str, path: str, label: str) -> str:
+    """Text with a link behind it that leaves these pages for another path of the app."""
+    way = f'<a href="{html.escape(path)}" target="_self">{_escaped(label)}</a>'
+    return f'<span class="gs-out">{_escaped(text)} {way}</span>'
+
+
 def _row(columns: Sequence[Column], row: Sequence[object]) -> str:
     cells = "".join(_cell(column, value) for column, value in zip(columns, row, strict=True))
     return f"<tr>{cells}</tr>"

@@ -6,13 +6,15 @@ from urllib.parse import parse_qsl
 
 import streamlit as st
 
-from pathology_app.app_pages import calibration, compare, runs, slide, studies, worklist
+from pathology_app.access.people import SignedOutError, current_person
+from pathology_app.app_pages import access_log, calibration, compare, runs, signing_in, slide, studies, who, worklist
 from pathology_app.html_style import STYLE
 from pathology_app.interpreter import first_page_is_drawn
+from pathology_app.log_link import LOG
 from pathology_app.run_link import PAGE as RUNS
 from pathology_app.text import as_text
 from pathology_app.viewer.component import follow_links
-from pipeline.units import RESEARCH_USE
+from pipeline.errors import GemslideError
 
 # The slide gets the height Streamlit would leave empty. Captions can be read (4.5 : 1). What is still on its way says
 # so, in place of a grey bar.
@@ -44,7 +46,7 @@ def _title() -> str:
     name = query.get("slide") or query.get("study_slide") or (query.get("study") and f"Study {query['study']}")
     if not name and query.get("page") == RUNS:
         name = f"Run {query['run']}" if query.get("run") else "Runs"
-    others = {"compare": "Side by side", "study": "Studies", "check": calibration.TITLE}
+    others = {"compare": "Side by side", LOG: "Log", "study": "Studies", "check": calibration.TITLE}
     other = next((title for page, title in others.items() if page in query), "Worklist")
     return f"{as_text(name or other)[:80]} · gemslide"
 
@@ -54,11 +56,27 @@ def main() -> None:
     st.set_page_config(page_title=_title(), layout="wide", initial_sidebar_state="collapsed")
     st.html(_STYLE + STYLE)
     page = st.navigation([WORKLIST, SLIDE], position="hidden")
-    st.markdown(f"**gemslide** &nbsp; :red[{RESEARCH_USE}]")
+    try:
+        who.head(current_person())
+    except SignedOutError:
+        signing_in.page()
+        return
+    except GemslideError:
+        st.error("Who may see this cannot be known now. Ask who runs this app, and reload the page.")
+        return
+    _draw(page)
+    follow_links(go)
+    first_page_is_drawn()
+
+
+def _draw(page: st.Page) -> None:
+    """What the link names."""
     if page is WORKLIST and "slide" in st.query_params:
         slide.page(WORKLIST)
     elif page is WORKLIST and "compare" in st.query_params:
         compare.page(WORKLIST)
+    elif page is WORKLIST and LOG in st.query_params:
+        access_log.page(WORKLIST)
     elif page is WORKLIST and "study" in st.query_params:
         studies.page(WORKLIST)
     elif page is WORKLIST and "check" in st.query_params:
@@ -67,8 +85,6 @@ def main() -> None:
         runs.page(WORKLIST)
     else:
         page.run()
-    follow_links(go)
-    first_page_is_drawn()
 
 
 main()

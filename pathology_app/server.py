@@ -12,15 +12,22 @@ import typer
 import uvicorn
 from starlette.types import ASGIApp
 
+from pathology_app.access.environment import sign_in_here
 from pathology_app.access.guard import Access
 from pathology_app.access.names import Names, bracketed, is_loopback, parse_names
+from pathology_app.access.sign_in import SignIn
 from pathology_app.access.timeouts import Timeouts, protocol_with
-from pathology_app.access.tokens import Login
 from pathology_app.jobs.offers import SLIDES_VARIABLE
 from pathology_app.tiles.cache import PROJECT_VARIABLE
 from pipeline.config import load_settings
 from pipeline.errors import GemslideError
 from pipeline.project import open_project
+
+
+class NobodySignsInError(GemslideError):
+    """The app would be open to other computers, and nobody has said how people there get in."""
+
+    code = "nobody_signs_in"
 
 
 class CannotListenError(GemslideError):
@@ -49,16 +56,18 @@ def serve(
     """Serve one project until interrupted.
 
     Args:
-        host: None takes what `gemslide.toml` says (a loopback address; 127.0.0.1). On any other address everybody
-            has to log in with a link that stands on the terminal.
+        host: None takes what `gemslide.toml` says (a loopback address; 127.0.0.1). Any other address needs accounts, a
+            provider, or `login`.
         port: None takes what `gemslide.toml` says (8501), and another port when that one is taken; 0 takes any free
             one.
         names: under which the app may be called, beside the address it listens on.
         slides: folders outside the project whose slides may be ingested from the app.
-        login: whether callers from this computer have to log in, too; for one that several people use.
+        login: whether everybody logs in with links that stand on the terminal, callers from this computer, too. With
+            accounts or a provider everybody signs in anyway, and there are no links.
         tiles_only: the tile routes without the pages. Whoever has to log in does so at the app with the pages.
 
     Raises:
+        NobodySignsInError: an address that other computers reach, and neither accounts nor a provider nor `login`.
         BadRecipeError: `gemslide.toml` or a name does not hold together.
         CannotListenError: the address is not this computer's, or the port is taken.
     """
@@ -101,23 +110,39 @@ def _access(project: Path, listening: socket.socket, given: Names, *, login: boo
     """Who may come in through a socket; says on the terminal where the app is."""
     address, number = listening.getsockname()[:2]
     everybody_logs_in = login or given.are_public or not is_loopback(address)
+    sign_in = sign_in_here(None if tiles_only else lambda token: announce(token))
+    if not (sign_in.is_by_account or login or is_loopback(address)):
+        listening.close()
+        raise NobodySignsInError(
+            f"host {address}: other computers reach it, and nobody has to sign in. Say who may (`gemslide account add "
+            "NAME --role reader`, or a provider in GEMSLIDE_OIDC; docs/web_app.md), or add --login: then everybody who "
+            "was handed a link from this terminal comes in and may do all."
+        )
     names = given
     if ipaddress.ip_address(address).is_unspecified and not given.given:
         names = Names(parse_names([socket.gethostname()]))
     link = f"http://{shown_name(address, number, names)}"
 
     def announce(token: str) -> None:
-        if not tiles_only:
-            typer.echo(f"To let one more browser in, open this link once: {link}/?token={token}")
+        typer.echo(f"To let one more browser in, open this link once: {link}/?token={token}")
 
     what = "serves the tiles of" if tiles_only else "shows"
     typer.echo(f"gemslide {what} {project.resolve()} at {link} (Ctrl+C ends it)")
-    access = Access(Login(announce), names, everybody_logs_in)
-    if everybody_logs_in:
-        access.login.offer()
+    if sign_in.is_by_account:
+        typer.echo(_who_may_sign_in(sign_in))
+    elif everybody_logs_in:
+        sign_in.links.offer()
     if not is_loopback(address):
         typer.echo("What goes over the network is not encrypted; docs/web_app.md shows how a proxy does that.")
-    return access
+    return Access(sign_in, names, everybody_logs_in)
+
+
+def _who_may_sign_in(sign_in: SignIn) -> str:
+    """For the operator: whom the project's file lets in. Raises: as `read_accounts`."""
+    accounts = sign_in.accounts.all()
+    shown = ", ".join(sorted(accounts)[:10]) + (" …" if len(accounts) > 10 else "")
+    way = f", by {sign_in.provider.server_metadata_url.split('/')[2]}" if sign_in.provider else ""
+    return f"May sign in{way}: {shown or 'nobody yet (`gemslide account add`)'} ({sign_in.accounts.path})"
 
 
 def shown_name(address: str, port: int, names: Names) -> str:

@@ -62,7 +62,7 @@ class StudyLedger:
     """The ledger of one project, for every page and session of this process."""
 
     def __init__(self, project: Project) -> None:
-        self._project = project
+        self.project = project
         self._lock = threading.Lock()
         self._opened: Ledger | None = None
         self._opening = Remembered(lambda: find_ledger(project, answer_s=ANSWER_S))
@@ -88,9 +88,9 @@ class StudyLedger:
             return found
         with self._lock:
             if self._opened is None:
-                open_ledger(self._project).database.close()
+                open_ledger(self.project).database.close()
                 self._close()
-                self._opened = find_ledger(self._project, answer_s=ANSWER_S)
+                self._opened = find_ledger(self.project, answer_s=ANSWER_S)
             if self._opened is None:
                 raise UnreadableError("The ledger was made and is gone again. Try again.")
             return self._opened

@@ -7,6 +7,9 @@ pathology_app.tile_asgi:create_tile_app`. docs/examples/nginx.conf makes one ori
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -15,6 +18,7 @@ from starlette.types import ASGIApp
 
 from pathology_app.access.environment import SCRIPT, access_by_environment
 from pathology_app.access.guard import Access, Guard
+from pathology_app.study_ledger import close_study_ledgers
 from pathology_app.tiles.cache import current_cache
 from pathology_app.tiles.routes import viewer_routes
 
@@ -28,8 +32,16 @@ def create_tile_app(access: Access | None = None) -> ASGIApp:
     Raises:
         BadRecipeError: `GEMSLIDE_NAMES` or the project's `gemslide.toml` does not hold together.
     """
-    app = Starlette(routes=[*viewer_routes(current_cache()), Route("/{rest:path}", _tiles_only)])
-    return Guard(app, access or access_by_environment(), SCRIPT)
+    access = access or access_by_environment()
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        yield
+        access.sign_in.close()
+        close_study_ledgers()
+
+    routes = [*viewer_routes(current_cache()), Route("/{rest:path}", _tiles_only)]
+    return Guard(Starlette(routes=routes, lifespan=lifespan), access, SCRIPT)
 
 
 async def _tiles_only(request: Request) -> Response:

@@ -10,6 +10,7 @@ import typer
 
 from pipeline.units import RESEARCH_USE
 from pipeline.verbs.annotations_cli import annotations_cli
+from pipeline.verbs.log_cli import log_cli
 from pipeline.verbs.model_cli import model_cli
 from pipeline.verbs.options import HERE, JsonOption, ProjectOption
 from pipeline.verbs.study_cli import study_cli
@@ -20,6 +21,7 @@ cli.add_typer(cohort_cli, name="cohort")
 cli.add_typer(annotations_cli, name="annotations")
 cli.add_typer(model_cli, name="model")
 cli.add_typer(study_cli, name="study")
+cli.add_typer(log_cli, name="log")
 
 SLIDES = "SLIDE|COHORT.csv"
 SlidesArgument = Annotated[
@@ -337,7 +339,11 @@ def demo(project: ProjectOption = Path("demo"), as_json: JsonOption = False) -> 
 
 def _add_verbs_of_other_packages() -> None:
     for entry in sorted(entry_points(group="gemslide.commands"), key=lambda e: e.name):
-        cli.command(entry.name)(entry.load())
+        verb = entry.load()
+        if isinstance(verb, typer.Typer):
+            cli.add_typer(verb, name=entry.name)
+        else:
+            cli.command(entry.name)(verb)
 
 
 def main() -> None:

@@ -226,6 +226,10 @@ class AppConfig(Section):
     host: str = "127.0.0.1"
     """A loopback address: a project that somebody sent must not open this computer to others."""
     port: int = Field(8501, ge=0, le=65535)
+    session_hours: float = Field(12, gt=0, le=24)
+    """After this long everybody signs in again."""
+    idle_minutes: float = Field(60, ge=5, le=24 * 60)
+    """Who has signed in under a name and does nothing for this long signs in again."""
     tile_cache_mb: int = Field(256, ge=0, le=65_536)
     """Memory for tiles, overlays and thumbnails that were made before, in MiB and for each process that serves them."""
     max_jobs: int = Field(1, ge=0, le=64)

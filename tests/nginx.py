@@ -43,7 +43,8 @@ class Nginx:
 
     def answered_by(self) -> Counter[int]:
         """How many requests each port behind it was asked last, by its log."""
-        upstreams = [line.split()[-1].split(",")[-1] for line in self.log.read_text().splitlines()]
+        lines = self.log.read_text().splitlines() if self.log.exists() else []  # nobody has asked yet
+        upstreams = [line.split()[-1].split(",")[-1] for line in lines]
         return Counter(int(each.rpartition(":")[2]) for each in upstreams if ":" in each)
 
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pathology_app
 from pathology_app.access.guard import Access
 from pathology_app.access.names import Names, parse_names
-from pathology_app.access.tokens import Login
+from pathology_app.access.provider import provider_by_environment
+from pathology_app.access.sign_in import SignIn
+from pathology_app.study_ledger import current_study_ledger
+from pipeline.config import load_settings
 
 SCRIPT = Path(pathology_app.__file__).resolve().with_name("main.py")
 """Of Streamlit's app."""
@@ -18,9 +22,10 @@ NAMES_VARIABLE = "GEMSLIDE_NAMES"
 
 def access_by_environment() -> Access:
     """Callers from this computer's loopback, under a loopback name; others under `GEMSLIDE_NAMES`, after logging in.
+    Where there are accounts, everybody signs in.
 
     Raises:
-        BadRecipeError: `GEMSLIDE_NAMES` holds what is no name.
+        BadRecipeError: `GEMSLIDE_NAMES` holds what is no name; the settings, or a provider's file, cannot be used.
     """
     names = parse_names(name for name in os.environ.get(NAMES_VARIABLE, "").split(",") if name.strip())
 
@@ -28,4 +33,18 @@ def access_by_environment() -> Access:
         sys.stderr.write(f"To let one more browser in, open /?token={token} under this app's address, once.\n")
         sys.stderr.flush()
 
-    return Access(Login(announce), Names(names))
+    return Access(sign_in_here(announce), Names(names))
+
+
+def sign_in_here(announce: Callable[[str], None] | None) -> SignIn:
+    """Who may sign in to the project that the environment names.
+
+    Args:
+        announce: shows the operator the token of a link; None: this process hands out none.
+
+    Raises:
+        BadRecipeError: the settings, or a provider's file, cannot be used.
+    """
+    ledger = current_study_ledger()
+    settings = load_settings(ledger.project.settings_path).app
+    return SignIn(ledger, announce, provider=provider_by_environment(), settings=settings)

@@ -1,10 +1,13 @@
-"""Streamlit tells every browser where its script lies on this computer. Nobody there needs to know."""
+"""What pages and Streamlit say to each other: where the script lies on this computer, which nobody needs to know; and
+whether somebody does something, or the page asks by itself."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from google.protobuf.message import DecodeError
 from starlette.types import Message, Send
+from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 
 
@@ -27,3 +30,14 @@ def _renamed(data: bytes, script: Path) -> bytes:
         forward.new_session.main_script_path = script.name
     renamed: bytes = forward.SerializeToString()
     return renamed
+
+
+def is_by_hand(message: Message) -> bool:
+    """Whether a message of a browser comes from somebody who does something, and not from a page that asks again."""
+    if message["type"] != "websocket.receive" or not (data := message.get("bytes")):
+        return False
+    try:
+        said = BackMsg.FromString(data)
+    except DecodeError:
+        return False
+    return said.WhichOneof("type") == "rerun_script" and not said.rerun_script.is_auto_rerun

@@ -1,51 +1,48 @@
 """The guard: one ASGI middleware in front of Streamlit's routes and ours, HTTP and WebSocket alike.
 
 It asks in this order: is the app called by one of its own names, by a page of its own, for something that is
-served, by somebody who is logged in? Streamlit's own check of a WebSocket's Origin comes later and is content
-with what passes here; for other origins it would ask the internet for this computer's address.
+served, by somebody who is signed in and may do it? Streamlit's own check of a WebSocket's Origin comes later and is
+content with what passes here; for other origins it would ask the internet for this computer's address.
+
+Behind it a request's scope says who asks (`people.person_of`), and a page's WebSocket has a header for that, which no
+browser can send.
 """
 
 from __future__ import annotations
 
 import asyncio
-import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import parse_qsl, urlencode
 
-from starlette.datastructures import Headers
+import anyio
 from starlette.requests import HTTPConnection
 from starlette.responses import RedirectResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from pathology_app.access.frames import without_script_path
+from pathology_app.access.bodies import bounded, check_body
+from pathology_app.access.cookies import Cookies
+from pathology_app.access.frames import is_by_hand, without_script_path
 from pathology_app.access.headers import with_security_headers
-from pathology_app.access.names import Names, is_loopback
+from pathology_app.access.names import Names
+from pathology_app.access.openings import READING, WEBSOCKET, is_before_sign_in, is_served, opening_of
+from pathology_app.access.people import NOBODY, PERSON_KEY, VISITOR_HEADER, Person
+from pathology_app.access.provider import CALLBACK
 from pathology_app.access.refusal import RefusedError, answer
-from pathology_app.access.tokens import SESSION_S, Login
-from pathology_app.annotating.bodies import MAX_CHANGES_BYTES, MAX_IMPORT_BYTES
+from pathology_app.access.senders import check_names, check_sender, comes_by_link, is_local
+from pathology_app.access.sign_in import NONE, OPEN, SignIn, visitor_header
+from pathology_app.access.sign_in_routes import SESSION_KEY, SIGN_IN_KEY, own_path
+from pathology_app.access.slide_gate import check_slide_of
+from pathology_app.access.ways_in import back_to_our_page, is_page, log_in, signed_out, way_in
+from pipeline.errors import GemslideError
+from pipeline.study import key_of
 
 MAX_WEBSOCKETS = 200
 """Open tabs, in the whole process."""
-
-PAGES = ("/", "/worklist", "/slide")
-WEBSOCKET = "/_stcore/stream"
-_FOLDERS = (
-    "static tiles colour annotations overlays layers damaged thumbnails coverage hotspots crops heatmaps exports viewer"
-)
-_SERVED = re.compile(rf"/({_FOLDERS.replace(' ', '|')})/.*|/favicon\.png|/_stcore/(health|host-config)", re.ASCII)
-"""Beside the pages. Streamlit's metrics, uploads, media, log-in and agent routes are not served."""
-
-MAX_REVIEWED_BYTES = 2**16
-"""Of what was looked at, and of what is thought of hotspots."""
-_METHODS = ("GET", "HEAD", "OPTIONS")
-_POSTED: tuple[tuple[re.Pattern[str], int], ...] = (
-    (re.compile(r"/annotations/[^/]+(/join|/split)?", re.ASCII), MAX_CHANGES_BYTES),
-    (re.compile(r"/annotations/[^/]+/import", re.ASCII), MAX_IMPORT_BYTES),
-    (re.compile(r"/(coverage|hotspots)/.+", re.ASCII), MAX_REVIEWED_BYTES),
-)
-"""What may be sent to the app, and how many bytes at most."""
-FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip", "via")
+MAX_SIGNED_OUT = 20
+"""Of people on their way to the provider."""
+WATCH_S = 5.0
+"""How often it is asked whether the session of an open page still holds."""
 
 
 @dataclass(frozen=True)
@@ -54,13 +51,27 @@ class Access:
 
     Attributes:
         names: the app's own.
-        login: takes tokens.
-        everybody_logs_in: also callers from this computer; else only those from others.
+        sign_in: knows sessions, and who is behind them.
+        everybody_logs_in: also callers from this computer; else only those from others. With accounts, everybody does.
     """
 
-    login: Login
+    sign_in: SignIn
     names: Names = field(default_factory=Names)
     everybody_logs_in: bool = False
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who sends a request.
+
+    Attributes:
+        key: of the session; None where there is none.
+        left_s: seconds until the session ends; None: it does not.
+    """
+
+    person: Person
+    key: str | None = None
+    left_s: float | None = None
 
 
 class Guard:
@@ -69,86 +80,213 @@ class Guard:
     def __init__(self, app: ASGIApp, access: Access, script: Path) -> None:
         """Args: script: of Streamlit's app; its folder is told to nobody."""
         self._app, self._access, self._script = app, access, script
-        self._websockets = 0
+        self._sign_in = access.sign_in
+        self._websockets = self._signed_out = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
-        send = with_security_headers(send)
+        caller: Caller | None = None
+        send = with_security_headers(send, by_session=lambda: caller is not None and caller.key is not None)
         try:
             token = _take_token(scope)
-            _check_names(scope, self._access.names)
-            _check_sender(scope)
-            _check_request(scope)
+            self._check_request(scope)
             if token is not None and scope["type"] == "http" and scope["method"] == "GET":
-                await self._log_in(token, scope, receive, send)
+                await self._spend(token, scope, receive, send)
                 return
-            left_s = self._check_login(scope)
-            self._check_websockets(scope)
+            caller = await self._caller(scope)
+            if caller is None:
+                await way_in(scope)(scope, receive, send)
+                return
+            self._check_action(scope, caller)
+            await check_slide_of(scope, self._sign_in, caller.person, caller.key)
+            self._check_websockets(scope, caller)
         except RefusedError as refused:
+            self._note(refused, scope, caller)
             await answer(refused, scope, receive, send)
             return
+        scope[PERSON_KEY], scope[SESSION_KEY], scope[SIGN_IN_KEY] = caller.person, caller.key, self._sign_in
         if scope["type"] == "http":
-            await self._app(scope, receive, send)
+            await self._serve(scope, receive, send)
         else:
-            await self._serve_websocket(scope, receive, send, left_s)
+            await self._serve_websocket(scope, receive, send, caller)
 
-    async def _serve_websocket(self, scope: Scope, receive: Receive, send: Send, left_s: float | None) -> None:
-        """Serve a page's WebSocket until the page or the session ends."""
-        self._websockets += 1
+    def _check_request(self, scope: Scope) -> None:
+        """Raises RefusedError: a foreign name, a foreign page, or nothing that is served."""
+        with_provider = self._sign_in.provider is not None
+        check_names(scope, self._access.names)
+        if scope["type"] == "websocket":
+            check_sender(scope, with_provider=with_provider)
+            if scope["path"] != WEBSOCKET:
+                raise RefusedError(404, "not_found", "Nothing is served under this link.")
+            return
+        opening = opening_of(scope["path"])
+        allowed = (*READING, *(opening.methods if opening else ()))
+        if scope["method"] not in allowed:
+            check_sender({**scope, "method": "GET"}, with_provider=with_provider)
+            raise RefusedError(405, "method", f"Here only {', '.join(allowed)} are answered.", allowed=allowed)
+        check_sender(scope, with_provider=with_provider)
+        check_body(scope, opening)
+        if not is_served(scope["path"], with_provider=with_provider):
+            raise RefusedError(404, "not_found", "Nothing is served under this link.")
+
+    async def _caller(self, scope: Scope) -> Caller | None:
+        """Who asks; None for a person at a browser who can be shown the way to sign in.
+
+        Raises:
+            RefusedError: not signed in. GemslideError is one of 503.
+        """
+        sign_in, access = self._sign_in, self._access
+        is_by_account = sign_in.is_by_account
+        if not (is_by_account or access.everybody_logs_in or access.names.are_public) and is_local(scope):
+            return Caller(Person())
+        token = Cookies(scope).read(Cookies(scope).session)
+        if token and (caller := await self._behind(token)):
+            return caller
+        if is_by_account:
+            query = scope["query_string"].decode("latin-1")
+            if is_before_sign_in(scope["path"], query, with_provider=sign_in.provider is not None):
+                return Caller(NOBODY)
+            if is_page(scope):
+                return None
+            raise signed_out(had_one=bool(token))
+        await self._offer()
+        raise log_in(had_one=bool(token))
+
+    async def _behind(self, token: str) -> Caller | None:
+        """Who is behind a session. Raises RefusedError: it cannot be known now."""
+        key = key_of(token)
         try:
-            async with asyncio.timeout(left_s):
-                await self._app(scope, receive, without_script_path(send, self._script))
-        except TimeoutError:
-            await send({"type": "websocket.close", "code": 1008})
+            known = self._sign_in.desk.remembered(key, active=True)
+            if known is not None:  # without a thread: of tiles there are many
+                visitor = self._sign_in.visitor_of(known.session)
+            else:
+                visitor = await anyio.to_thread.run_sync(lambda: self._sign_in.visitor(key, active=True))
+        except (GemslideError, OSError) as error:
+            raise RefusedError(503, "cannot_know", "Who may see this cannot be known now. Try again soon.") from error
+        return Caller(visitor.person, key, visitor.left_s) if visitor else None
+
+    async def _offer(self) -> None:
+        try:
+            await anyio.to_thread.run_sync(self._sign_in.links.offer)
+        except (GemslideError, OSError) as error:
+            raise RefusedError(503, "cannot_know", "Nobody can log in now. Ask who runs this app.") from error
+
+    def _check_action(self, scope: Scope, caller: Caller) -> None:
+        """Raises RefusedError: the caller may not send anything there."""
+        if scope["type"] != "http" or scope["method"] in READING:
+            return
+        opening = opening_of(scope["path"])
+        if opening and opening.action and not caller.person.may(opening.action):
+            raise RefusedError(403, "forbidden", f"You may not {opening.action}.")
+
+    def _check_websockets(self, scope: Scope, caller: Caller) -> None:
+        if scope["type"] != "websocket":
+            return
+        is_too_many = self._websockets >= MAX_WEBSOCKETS
+        if is_too_many or (caller.person is NOBODY and self._signed_out >= MAX_SIGNED_OUT):
+            raise RefusedError(503, "too_many", f"{MAX_WEBSOCKETS} pages are open already. Close some.")
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        opening = opening_of(scope["path"])
+        if opening is not None:
+            receive = bounded(receive, opening.max_body_bytes)
+        if scope["path"] == CALLBACK:
+            send = back_to_our_page(send)
+        await self._app(scope, receive, send)
+
+    async def _serve_websocket(self, scope: Scope, receive: Receive, send: Send, caller: Caller) -> None:
+        """Serve a page's WebSocket until the page or the session ends."""
+        is_signed_out = caller.person is NOBODY
+        key = caller.key or (NONE if is_signed_out else OPEN)
+        name = VISITOR_HEADER.encode()
+        headers = [pair for pair in scope["headers"] if pair[0].lower() != name]
+        scope["headers"] = [*headers, (name, visitor_header(self._sign_in, key).encode())]
+        if caller.key is not None:
+            receive = self._noting(receive, caller.key)
+        self._websockets += 1
+        self._signed_out += is_signed_out
+        serving = asyncio.ensure_future(self._app(scope, receive, without_script_path(send, self._script)))
+        watching = asyncio.ensure_future(self._watch(caller))
+        try:
+            done, _ = await asyncio.wait({serving, watching}, return_when=asyncio.FIRST_COMPLETED)
+            if serving in done:
+                await serving
         finally:
             self._websockets -= 1
+            self._signed_out -= is_signed_out
+            for each in (serving, watching):
+                each.cancel()
+            await asyncio.gather(serving, watching, return_exceptions=True)
+        if serving not in done:
+            await send({"type": "websocket.close", "code": 1008})
 
-    async def _log_in(self, token: str, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _watch(self, caller: Caller) -> None:
+        """Return when the session ends, in whatever process; never where there is none."""
+        if caller.key is None:
+            await asyncio.Event().wait()
+        key, left_s = caller.key or "", caller.left_s or 0.0
+        while left_s > 0:
+            await asyncio.sleep(min(left_s, WATCH_S))
+            try:
+                visitor = await anyio.to_thread.run_sync(lambda: self._sign_in.visitor(key, active=False))
+            except (GemslideError, OSError):
+                return
+            left_s = visitor.left_s if visitor else 0.0
+
+    def _noting(self, receive: Receive, key: str) -> Receive:
+        """`receive` of a WebSocket, which notes that somebody does something."""
+
+        async def guarded() -> Message:
+            message = await receive()
+            if is_by_hand(message) and self._sign_in.desk.remembered(key, active=True) is None:
+                await anyio.to_thread.run_sync(self._note_active, key)
+            return message
+
+        return guarded
+
+    def _note_active(self, key: str) -> None:
+        try:
+            self._sign_in.visitor(key, active=True)
+        except (GemslideError, OSError):
+            return  # the page says so itself
+
+    async def _spend(self, token: str, scope: Scope, receive: Receive, send: Send) -> None:
         """Spend a token for a cookie, and go on to the link without the token.
 
         Raises:
             RefusedError: the token was spent or never given.
         """
-        session = self._access.login.spend(token)
+        try:
+            # What the provider's answer is exchanged by was given to a page of this app, and comes from none other.
+            is_own = not (self._sign_in.is_by_account and comes_by_link(scope))
+            session = await anyio.to_thread.run_sync(self._sign_in.spend, token) if is_own else None
+        except (GemslideError, OSError) as error:
+            raise RefusedError(503, "cannot_know", "Nobody can log in now. Ask who runs this app.") from error
         if session is None:
             raise RefusedError(
                 401,
                 "link_is_spent",
-                "This link was used, or is not of this run of gemslide: each is good once. Ask for the link that "
+                "This link was used, or is not of this app: each is good once. Ask for the link that "
                 "stands on the terminal now. If you have just used it in this browser, go on to the worklist.",
             )
+        cookies = Cookies(scope)
         query = scope["query_string"].decode("ascii")
-        response = RedirectResponse("/" + (f"?{query}" if query else ""), status_code=303)
+        wanted = own_path(dict(parse_qsl(f"to={cookies.read(cookies.next) or ''}")).get("to"))
+        response = RedirectResponse(f"/?{query}" if query else wanted, status_code=303)
         response.headers["Cache-Control"] = "no-store"
-        response.set_cookie(
-            _cookie_name(scope), session, max_age=SESSION_S, httponly=True, samesite="strict", secure=_is_https(scope)
-        )
+        cookies.give(response, session, self._sign_in.life_s)
+        for name in HTTPConnection(scope).cookies:
+            if name.startswith("_streamlit_user"):  # what the provider said is used up
+                response.delete_cookie(name)
         await response(scope, receive, send)
 
-    def _check_login(self, scope: Scope) -> float | None:
-        """Seconds until the caller's session ends; None for callers who need none.
-
-        Raises:
-            RefusedError: not logged in.
-        """
-        access = self._access
-        if not access.everybody_logs_in and not access.names.are_public and _is_local(scope):
-            return None
-        if left_s := access.login.left_s(HTTPConnection(scope).cookies.get(_cookie_name(scope))):
-            return left_s
-        access.login.offer()
-        raise RefusedError(
-            401,
-            "log_in",
-            "Open the link that gemslide printed on the terminal where it runs. It is good once, and lets this browser "
-            "in for 12 hours. If you have logged in before and came by a link from elsewhere, go on to the worklist.",
-        )
-
-    def _check_websockets(self, scope: Scope) -> None:
-        if scope["type"] == "websocket" and self._websockets >= MAX_WEBSOCKETS:
-            raise RefusedError(503, "too_many", f"{MAX_WEBSOCKETS} pages are open already. Close some.")
+    def _note(self, refused: RefusedError, scope: Scope, caller: Caller | None) -> None:
+        if refused.code in ("log_in", "too_many", "cannot_know"):
+            return  # nothing that anybody should not have tried
+        actor = caller.person.actor if caller and caller.key else "nobody (web app)"
+        self._sign_in.refusals.note(actor, refused.code, about=scope["path"], address=Cookies(scope).address)
 
 
 def _take_token(scope: Scope) -> str | None:
@@ -159,78 +297,3 @@ def _take_token(scope: Scope) -> str | None:
         return None
     scope["query_string"] = urlencode([pair for pair in pairs if pair[0] != "token"]).encode("ascii")
     return tokens[0] if scope["path"] == "/" else None
-
-
-def _check_names(scope: Scope, names: Names) -> None:
-    hosts = Headers(scope=scope).getlist("host")
-    if len(hosts) != 1 or not names.include(hosts[0], scope.get("server")):
-        raise RefusedError(
-            400,
-            "unknown_host",
-            "This app is not known by the name in your browser's address line. If it should be, start it with "
-            "`gemslide app --name NAME` (with :PORT if another port stands there), or with GEMSLIDE_NAMES.",
-        )
-
-
-def _check_sender(scope: Scope) -> None:
-    """Only pages of this app may ask, and people who follow a link to one of its pages."""
-    headers = Headers(scope=scope)
-    origins = headers.getlist("origin")
-    own = f"{'https' if _is_https(scope) else 'http'}://{headers['host']}"
-    if origins not in ([], [own]):
-        raise RefusedError(403, "foreign_origin", "This app answers to its own pages only.")
-    follows_link = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
-    if headers.get("sec-fetch-site", "none") not in ("same-origin", "none") and not (
-        follows_link and scope["path"] in PAGES
-    ):
-        raise RefusedError(403, "foreign_site", "This app answers to its own pages only.")
-
-
-def _check_request(scope: Scope) -> None:
-    """Next to nothing is uploaded, so other requests have no body; and nothing but the app's own paths is served."""
-    if scope["type"] == "websocket":
-        if scope["path"] != WEBSOCKET:
-            raise RefusedError(404, "not_found", "Nothing is served under this link.")
-        return
-    if scope["method"] == "POST" and (most_bytes := _most_bytes(scope["path"])):
-        _check_post(Headers(scope=scope), most_bytes)
-        return
-    if scope["method"] not in _METHODS:
-        raise RefusedError(405, "method", "This app only shows: GET, HEAD and OPTIONS are answered.")
-    headers = Headers(scope=scope)
-    if headers.get("content-length", "0").strip() != "0" or "transfer-encoding" in headers:
-        raise RefusedError(413, "body", "This app only shows: a request must not have a body.")
-    if scope["path"] not in PAGES and not _SERVED.fullmatch(scope["path"]):
-        raise RefusedError(404, "not_found", "Nothing is served under this link.")
-
-
-def _most_bytes(path: str) -> int:
-    """How many may be sent under a path; none where nothing may."""
-    return next((most for pattern, most in _POSTED if pattern.fullmatch(path)), 0)
-
-
-def _check_post(headers: Headers, most_bytes: int) -> None:
-    """A page of this app says that it is one, and how much it sends."""
-    if "origin" not in headers:
-        raise RefusedError(403, "foreign_origin", "This app takes what its own pages send, and these say so.")
-    length = headers.get("content-length", "")
-    if "transfer-encoding" in headers or not re.fullmatch(r"\d{1,12}", length, re.ASCII) or int(length) > most_bytes:
-        raise RefusedError(413, "body", f"At most {most_bytes >> 10} KiB can be sent here, and how much must be said.")
-
-
-def _is_local(scope: Scope) -> bool:
-    """Whether caller and server are both on this computer's loopback, with no proxy between them that says so."""
-    client, server = scope.get("client") or (None,), scope.get("server") or (None,)
-    is_forwarded = any(name in Headers(scope=scope) for name in FORWARDED)
-    return is_loopback(client[0]) and is_loopback(server[0]) and not is_forwarded
-
-
-def _is_https(scope: Scope) -> bool:
-    """Whether the page is one of https. A proxy that says so is believed: that can only narrow what is let in."""
-    return scope.get("scheme") in ("https", "wss") or Headers(scope=scope).get("x-forwarded-proto") == "https"
-
-
-def _cookie_name(scope: Scope) -> str:
-    """Browsers do not tell ports apart: two apps on one computer must not share a cookie."""
-    _, port = scope.get("server") or ("", None)
-    return f"gemslide_session_{port or 0}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from collections.abc import Callable
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -53,16 +54,24 @@ def security_headers() -> dict[str, str]:
         "X-Content-Type-Options": "nosniff",
         "Cross-Origin-Resource-Policy": "same-origin",
         "Cross-Origin-Opener-Policy": "same-origin",
-        "Referrer-Policy": "no-referrer",
+        # With no-referrer browsers would say no Origin when a form is sent.
+        "Referrer-Policy": "same-origin",
     }
 
 
-def with_security_headers(send: Send) -> Send:
-    """`send`, with the headers set on what it sends first."""
+def with_security_headers(send: Send, *, by_session: Callable[[], bool] = lambda: False) -> Send:
+    """`send`, with the headers set on what it sends first.
+
+    Args:
+        by_session: whether the answer is for one session alone: a browser must not keep it for the next person.
+    """
 
     async def guarded(message: Message) -> None:
         if message["type"] in ("http.response.start", "websocket.http.response.start"):
-            MutableHeaders(scope=message).update(security_headers())
+            headers = MutableHeaders(scope=message)
+            headers.update(security_headers())
+            if by_session():
+                headers.add_vary_header("Cookie")
         await send(message)
 
     return guarded

@@ -60,11 +60,13 @@ class Person:
     Attributes:
         name: as they signed in; None where nobody signs in.
         reader: the pseudonym under which they read for studies; None where nobody said so.
+        slides: patterns of slides' names, and studies (`study:sites`), that they may see; None: all (`seeing.py`).
     """
 
     name: str | None = None
     roles: frozenset[Role] = frozenset(Role)
     reader: str | None = None
+    slides: tuple[str, ...] | None = None
 
     def may(self, action: Action) -> bool:
         """Whether one of their roles allows it."""
@@ -85,11 +87,34 @@ def require(person: Person, action: Action) -> None:
         )
 
 
+NOBODY = Person(roles=frozenset())
+"""Who has not signed in where people do."""
+PERSON_KEY = "gemslide.person"
+"""In a request's scope."""
+VISITOR_HEADER = "x-gemslide-visitor"
+"""In a page's WebSocket: put there by the guard, which takes out what a browser sends under this name."""
+
+
+class SignedOutError(ForbiddenError):
+    """Nobody is signed in, or not any more."""
+
+    code = "signed_out"
+
+
 def current_person() -> Person:
-    """Who looks at the page that runs."""
-    return Person()
+    """Who looks at the page that runs: asked anew each time, since accounts and sessions end.
+
+    Raises:
+        SignedOutError: nobody has signed in, and people do here. GemslideError: it cannot be known now.
+    """
+    import streamlit as st
+
+    from pathology_app.access.sign_in import person_behind
+
+    return person_behind(st.context.headers.get(VISITOR_HEADER))
 
 
 def person_of(scope: Mapping[str, object]) -> Person:
-    """Who sent a request, by its ASGI scope."""
-    return Person()
+    """Who sent a request, by its ASGI scope, or by Starlette's request."""
+    found = scope.get(PERSON_KEY)
+    return found if isinstance(found, Person) else Person()

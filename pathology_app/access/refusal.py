@@ -2,33 +2,13 @@
 
 from __future__ import annotations
 
-import html
+from collections.abc import Sequence
 
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
+from pathology_app.access.plain_page import link, paragraph, plain_page
 from pipeline.errors import GemslideError
-from pipeline.units import RESEARCH_USE
-
-_PAGE = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>gemslide</title>
-<link rel="icon" href="data:,">
-<style>
-body {{ font: 16px/1.5 system-ui, sans-serif; margin: 4rem auto; max-width: 38rem; padding: 0 1rem; color: #31333f; }}
-a {{ color: #b0175b; }}
-.notice {{ color: #b0175b; }}
-</style>
-</head>
-<body>
-<p><strong>gemslide</strong> <span class="notice">{notice}</span></p>
-<h1>{title}</h1>
-<p>{message}</p>
-<p><a href="/">Open the worklist</a></p>
-</body>
-</html>
-"""
 
 
 class RefusedError(GemslideError):
@@ -37,11 +17,12 @@ class RefusedError(GemslideError):
     Args:
         status: of the HTTP answer.
         code: what a program goes by.
+        allowed: methods, where another one was asked for.
     """
 
-    def __init__(self, status: int, code: str, message: str) -> None:
+    def __init__(self, status: int, code: str, message: str, *, allowed: Sequence[str] = ()) -> None:
         super().__init__(message)
-        self.status, self.code = status, code
+        self.status, self.code, self.allowed = status, code, allowed
 
 
 async def answer(refused: RefusedError, scope: Scope, receive: Receive, send: Send) -> None:
@@ -56,9 +37,9 @@ def _response(refused: RefusedError, scope: Scope) -> Response:
     # Closed, because a body that nobody reads may still be on its way.
     headers = {"Cache-Control": "no-store", "Connection": "close"}
     if refused.status == 405:
-        headers["Allow"] = "GET, HEAD, OPTIONS"
+        headers["Allow"] = ", ".join(refused.allowed)
     accepted = dict(scope["headers"]).get(b"accept", b"")
     if refused.status == 401 and b"text/html" in accepted:
-        page = _PAGE.format(notice=html.escape(RESEARCH_USE), title="Log in", message=html.escape(str(refused)))
+        page = plain_page("Log in", paragraph(refused) + link("/", "Open the worklist"))
         return HTMLResponse(page, status_code=401, headers=headers)
     return JSONResponse({"code": refused.code, "message": str(refused)}, status_code=refused.status, headers=headers)

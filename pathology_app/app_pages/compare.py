@@ -7,6 +7,7 @@ from typing import Any
 import streamlit as st
 
 from pathology_app import presenters
+from pathology_app.access.page_views import log_view
 from pathology_app.access.people import current_person
 from pathology_app.app_pages.slide_review import say_hidden
 from pathology_app.blinding import models_shown
@@ -73,6 +74,7 @@ def _panes(cache: SlideCache, link: CompareLink) -> list[dict[str, Any]]:
 def _pane(cache: SlideCache, link: CompareLink, index: int) -> dict[str, Any]:
     """One view as the browser takes it (ComparePaneData), with the choice of its model."""
     view = link.views[index]
+    log_view(view.slide_id, "compare", model=view.model_id or None)
     slide = cache.slide(view.slide_id)
     model_ids, blinded = models_shown(cache, current_person(), view.slide_id)
     if blinded is not None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import streamlit as st
 
 from pathology_app import html_tables, reading_rows
+from pathology_app.access.page_views import log_view
 from pathology_app.access.people import Action, Person, current_person, require
 from pathology_app.app_pages.reading_form import Desk, questionnaire
 from pathology_app.app_pages.study_navigation import go, say
@@ -150,6 +151,7 @@ def _glass(desk: Desk) -> None:
 def _slide(ledger: Ledger, desk: Desk) -> None:
     cache, slide_id = current_cache(), desk.due.slide_id
     try:
+        log_view(slide_id, "reading", study=desk.link.study_id)
         shown = may_show_predictions(desk.due)
         model_ids = study_models(cache, ledger.study(desk.link.study_id), slide_id) if shown else []
         if len(model_ids) > 1:

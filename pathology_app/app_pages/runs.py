@@ -7,7 +7,8 @@ from typing import get_args
 import streamlit as st
 
 from pathology_app import run_rows
-from pathology_app.access.people import Action, current_person
+from pathology_app.access.acting import note_refused
+from pathology_app.access.people import Action, ForbiddenError, current_person
 from pathology_app.app_pages import run_forms, run_view
 from pathology_app.app_pages.study_navigation import Place, go, link_button, say
 from pathology_app.jobs.history import list_runs, run_ids
@@ -33,6 +34,7 @@ def page(worklist: st.Page) -> None:
         link_button(row, "Runs", RunLink().query(), key="to_runs")
     run_forms.last_said()
     try:
+        _check()
         if link.run:
             run_view.draw(link.run)
         elif link.new:
@@ -43,8 +45,17 @@ def page(worklist: st.Page) -> None:
         say(error)
 
 
+def _check() -> None:
+    """Runs name slides, which are not for those to see who may see some slides only."""
+    if current_person().slides is not None:
+        note_refused("forbidden", "runs")
+        raise ForbiddenError("Runs name slides of others. You may see some of the slides only.")
+
+
 def runs_link(place: Place) -> None:
     """The way from the worklist."""
+    if current_person().slides is not None:
+        return
     try:
         project = current_cache().project
         running = len(running_ids(project))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import streamlit as st
 
 from pathology_app import presenters
+from pathology_app.access.page_views import check_slide_here, log_view
 from pathology_app.access.people import current_person
 from pathology_app.app_pages.slide_review import review_popover, say_hidden
 from pathology_app.blinding import models_shown
@@ -74,8 +75,10 @@ def page(worklist: st.Page) -> None:
         st.info("Choose a slide in the worklist.")
         return
     try:
+        check_slide_here(slide_id)
         slide = cache.slide(slide_id)
         model_ids, blinded = models_shown(cache, current_person(), slide_id)
+        log_view(slide_id, "slide", model=st.query_params.get("model") or next(iter(model_ids), None))
     except READ_ERRORS as error:
         _say(error, cache)
         return

@@ -5,12 +5,16 @@ from __future__ import annotations
 import streamlit as st
 
 from pathology_app import study_lists
+from pathology_app.access.acting import note_refused
+from pathology_app.access.people import current_person
+from pathology_app.access.seeing import may_see, may_see_study
 from pathology_app.app_pages import reading, readings_overview, study_failures, study_overview, study_slide
 from pathology_app.app_pages.study_actions import last_said
 from pathology_app.app_pages.study_navigation import Place, current_link, link_button, say
 from pathology_app.study_ledger import StudyLedger, current_study_ledger
 from pathology_app.study_link import StudyLink
 from pathology_app.text import READ_ERRORS, as_markdown
+from pipeline.errors import BadManifestError
 from pipeline.study.ledger import Ledger
 
 
@@ -25,6 +29,7 @@ def page(worklist: st.Page) -> None:
         if ledger is None:
             st.info("No study has begun in this project. `gemslide study init` and `gemslide study run` begin one.")
         elif link.study:
+            _check(link)
             _draw(found, ledger, link)
         else:
             _list(ledger)
@@ -35,7 +40,8 @@ def page(worklist: st.Page) -> None:
 def studies_link(place: Place) -> None:
     """The way from the worklist, where the project's ledger has studies. A ledger that is away is said."""
     try:
-        names = current_study_ledger().names()
+        person = current_person()
+        names = [name for name in current_study_ledger().names() if may_see_study(person, name)]
     except READ_ERRORS as error:
         say(error)
         return
@@ -46,6 +52,16 @@ def studies_link(place: Place) -> None:
 
 
 _ICON = ":material/assignment:"
+
+
+def _check(link: StudyLink) -> None:
+    """Refuse other people's studies and slides, in the words for what is not there."""
+    person = current_person()
+    if link.slide is not None and may_see(person, link.slide):
+        return
+    if link.slide is not None or not may_see_study(person, link.study):
+        note_refused("hidden slide", link.slide or f"study {link.study}")
+        raise BadManifestError(f"study {link.study}: not in this ledger, or this slide is not in it.")
 
 
 def _draw(found: StudyLedger, ledger: Ledger, link: StudyLink) -> None:
@@ -75,4 +91,6 @@ def _way_up(worklist: st.Page, link: StudyLink) -> None:
 def _list(ledger: Ledger) -> None:
     """All studies; a row leads to one."""
     st.header("Studies", anchor=False)
-    st.html(study_lists.studies_html(ledger.studies()))
+    person = current_person()
+    rows = [each for each in ledger.studies() if may_see_study(person, each[0].study_id)]
+    st.html(study_lists.studies_html(rows))

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import streamlit as st
 
+from pathology_app.access.acting import check_action, may_now
+from pathology_app.access.people import Action, current_person
 from pathology_app.study_actors import MAX_NAME, MAX_REASON, IncompleteError, actor_text, reason_text
 from pathology_app.study_ledger import StudyLedger
 from pathology_app.text import as_markdown
@@ -38,11 +40,14 @@ def last_said() -> None:
 
 
 def retry_form(found: StudyLedger, ledger: Ledger, study_id: str, chosen: Chosen) -> None:
-    """Give slides another chance, for somebody with a name and a reason."""
+    """Give slides another chance, for somebody who may, with a name and a reason."""
+    if not may_now(Action.COORDINATE):
+        return
     who_and_why = ask_who_and_why("retry", f"Retry {chosen.slides}")
     if who_and_why is None:
         return
     actor, why = who_and_why
+    check_action(Action.COORDINATE)
     with st.spinner("Writing to the ledger …"):
         retried = retry(ledger, study_id, chosen.slide_ids, chosen.state, actor=actor, why=why, code=chosen.code)
     number = f"{len(retried):,} of {chosen.slides}" if len(retried) != chosen.number else chosen.slides
@@ -55,6 +60,8 @@ def retry_form(found: StudyLedger, ledger: Ledger, study_id: str, chosen: Chosen
 
 def state_form(found: StudyLedger, ledger: Ledger, row: StudyRow) -> None:
     """Pause a study that runs, or let it go on."""
+    if not may_now(Action.COORDINATE):
+        return
     is_running = row.state == "running"
     with st.popover("Pause …" if is_running else "Resume …", icon=_icon(is_running)):
         st.caption(
@@ -66,6 +73,7 @@ def state_form(found: StudyLedger, ledger: Ledger, row: StudyRow) -> None:
     if who_and_why is None:
         return
     actor, why = who_and_why
+    check_action(Action.COORDINATE)
     state = "paused" if is_running else "running"
     has_changed = ledger.set_state(row.study_id, state, actor=actor, why=why)
     done(found, f"The study is {state}{'' if has_changed else ' already'}.")
@@ -76,19 +84,25 @@ def _icon(is_running: bool) -> str:
 
 
 def ask_who_and_why(key: str, label: str) -> tuple[str, str] | None:
-    """A form for who acts, and why; both as the log takes them, when it was sent with both."""
+    """A form for who acts, and why; both as the log takes them, when it was sent with both. Who has signed in under a
+    name types none."""
+    person = current_person()
     with st.form(key, border=False, enter_to_submit=False):
-        name = st.text_input("Your name", value=st.session_state.get(_NAME, ""), max_chars=MAX_NAME, key=f"{key}_name")
+        name = person.name or st.text_input(
+            "Your name", value=st.session_state.get(_NAME, ""), max_chars=MAX_NAME, key=f"{key}_name"
+        )
         why = st.text_input("Reason", max_chars=MAX_REASON, key=f"{key}_why")
-        st.caption("Both stand in the study's log and stay there.")
+        what = "Both stand" if person.name is None else f"Your name ({as_markdown(person.name)}) and the reason stand"
+        st.caption(f"{what} in the study's log and stay there.")
         if not st.form_submit_button(label, type="primary"):
             return None
         try:
-            who_and_why = actor_text(name), reason_text(why)
+            who_and_why = person.actor if person.name else actor_text(name), reason_text(why)
         except IncompleteError as error:
             st.error(as_markdown(error))
             return None
-    st.session_state[_NAME] = name
+    if person.name is None:
+        st.session_state[_NAME] = name
     return who_and_why
 
 

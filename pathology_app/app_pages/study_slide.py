@@ -8,7 +8,8 @@ from typing import Any
 import streamlit as st
 
 from pathology_app import html_tables, study_rows
-from pathology_app.access.people import current_person
+from pathology_app.access.acting import may_now
+from pathology_app.access.people import Action, current_person
 from pathology_app.app_pages.reading_answers import draw_readings, reading_key
 from pathology_app.app_pages.slide_review import say_hidden
 from pathology_app.app_pages.study_actions import Chosen, retry_form
@@ -43,6 +44,7 @@ def draw(found: StudyLedger, ledger: Ledger, link: StudyLink) -> None:
         st.markdown(f"**Reason:** {as_markdown(without_folders(row.message, current_cache().project.root))}")
     if row.state in MAY_BE_RETRIED:
         st.markdown(f"**What to do:** {remedy_of(row.code)}")
+    if row.state in MAY_BE_RETRIED and may_now(Action.COORDINATE):
         with st.popover("Retry …", icon=":material/replay:"):
             retry_form(found, ledger, link.study, Chosen(1, slide_ids=[row.slide_id]))
     draw_readings(ledger, link.study, row.slide_id)

@@ -9,6 +9,7 @@ import streamlit as st
 
 from pathology_app import worklist_lists
 from pathology_app.access.people import current_person
+from pathology_app.access.seeing import visible
 from pathology_app.app_pages.runs import runs_link
 from pathology_app.app_pages.studies import studies_link
 from pathology_app.app_pages.study_navigation import link_button, say
@@ -43,11 +44,18 @@ class Look:
     readings: ReadingStates | None
     hidden: Mapping[str, Blinded]
     """Slides of which nothing of a model may be shown."""
+    only: frozenset[str] | None = None
+    """Slides that the person may see; None: all."""
 
     @property
     def wanted(self) -> Wanted:
         states, words = (self.readings.states, self.readings.words) if self.readings else ({}, ())
-        return self.link.wanted(states, words, self.hidden)
+        return replace(self.link.wanted(states, words, self.hidden), only=self.only)
+
+    @property
+    def number(self) -> int:
+        """Of slides that the person may see."""
+        return len(self.index.table) if self.only is None else len(self.only)
 
 
 def page() -> None:
@@ -62,7 +70,8 @@ def page() -> None:
         index = current_index()
         index.look(wait_s=WAIT_S)
         project, person = current_cache().project, current_person()
-        look = Look(link, index, reading_states(project, person), hidden_slides(project, person))
+        only = None if person.slides is None else frozenset(visible(person, index.table.slide_ids))
+        look = Look(link, index, reading_states(project, person), hidden_slides(project, person), only)
         due = next_unread(project, person)
     except READ_ERRORS as error:  # then nobody knows what may be shown
         slides.empty()
@@ -71,14 +80,14 @@ def page() -> None:
         return
     studies_link(ways)
     runs_link(ways)
-    if not len(index.table):
+    if not look.number:
         slides.info(
             "No slides in this project. Bring some in with `gemslide ingest`, "
             "or make a demonstration project with `gemslide demo`."
         )
         return
     with filters:
-        draw_filters(link, index.table, look.readings, look.hidden)
+        draw_filters(link, index.table, look.readings, look.hidden, only)
     if due is not None:
         link_button(unread, "Next unread", due, key="next_unread", icon=":material/visibility:")
     elif look.readings:
@@ -107,8 +116,8 @@ def _slides(look: Look, was_swept: bool) -> None:
         st.rerun()
     table, wanted, link = look.index.table, look.wanted, look.link
     found = table.count(wanted)
-    said = [f"{found:,} of {len(table):,} slides."]
-    if table.num_unread:
+    said = [f"{found:,} of {look.number:,} slides."]
+    if table.num_unread and look.only is None:
         said.append(f"Still reading {table.num_unread:,} slides: what is sorted and filtered by may change.")
     if table.cohort_note:
         said.append(f"Cases, labels and sites are not known: {as_markdown(table.cohort_note)}")

@@ -36,12 +36,17 @@ _SORT_WORDS = {
 
 
 def draw_filters(
-    link: WorklistLink, table: SlideTable, readings: ReadingStates | None, hidden: Collection[str]
+    link: WorklistLink,
+    table: SlideTable,
+    readings: ReadingStates | None,
+    hidden: Collection[str],
+    only: frozenset[str] | None = None,
 ) -> None:
     """Draw them; those are left out that could choose nothing.
 
     Args:
         hidden: slides of which nothing of a model may be shown.
+        only: slides that the person may see; None: all.
     """
     left, right = st.columns([2, 3], vertical_alignment="bottom")
     with left:
@@ -56,7 +61,7 @@ def draw_filters(
     with right.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         label = f"Filters ({link.filters})" if link.filters else "Filters"
         with st.popover(label, icon=":material/filter_alt:", width="content"):
-            _filters(link, table, readings, hidden)
+            _filters(link, table, readings, hidden, only)
         if link.filters:
             st.button("Clear", key="clear_filters", on_click=go, args=(_cleared(link),), width="content")
         _views(link, table)
@@ -110,16 +115,22 @@ def _views(link: WorklistLink, table: SlideTable) -> None:
 _COLUMN = {"case": "case_id"}
 
 
-def _filters(link: WorklistLink, table: SlideTable, readings: ReadingStates | None, hidden: Collection[str]) -> None:
-    scored = table.scored(hidden)
+def _filters(
+    link: WorklistLink,
+    table: SlideTable,
+    readings: ReadingStates | None,
+    hidden: Collection[str],
+    only: frozenset[str] | None,
+) -> None:
+    scored = table.scored(hidden, only)
     if scored:
         _score(link, scored)
-    states = [*(readings.words if readings else ()), *table.choices("study state")]
+    states = [*(readings.words if readings else ()), *table.choices("study state", only)]
     _choose_word("State", states, link.state, "state", link)
-    verdicts = table.choices("quality")
+    verdicts = table.choices("quality", only)
     _choose_word("Quality", [*verdicts, NO_VERDICT] if verdicts else [], link.quality, "quality", link)
-    _choose_word("Site", table.choices("site"), link.site, "site", link)
-    _choose_word("Scanner", table.choices("scanner"), link.scanner, "scanner", link)
+    _choose_word("Site", table.choices("site", only), link.site, "site", link)
+    _choose_word("Scanner", table.choices("scanner", only), link.scanner, "scanner", link)
     _choose_word("Case", [link.case] if link.case else [], link.case, "case", link)
 
 

@@ -11,7 +11,19 @@ from typing import Any
 
 from pathology_app.slide_index.facts import SlideFacts
 from pathology_app.slide_index.sweep import Batch, CohortFacts
-from pathology_app.slide_index.wanted import FROM, LABEL, SCANNER, SCORE, SORTS, WORD, Wanted, order, where
+from pathology_app.slide_index.wanted import (
+    FROM,
+    HIDDEN,
+    LABEL,
+    ONLY,
+    SCANNER,
+    SCORE,
+    SORTS,
+    WORD,
+    Wanted,
+    order,
+    where,
+)
 
 FEW = 200
 """Words of a list to choose from."""
@@ -63,6 +75,11 @@ class SlideTable:
 
     def __len__(self) -> int:
         return len(self._names)
+
+    @property
+    def slide_ids(self) -> frozenset[str]:
+        """All of them."""
+        return frozenset(self._names)
 
     @property
     def num_unread(self) -> int:
@@ -134,24 +151,28 @@ class SlideTable:
             ORDER BY {best}(what) IS NULL, {best}(what) {way}, min(slide_id) LIMIT :limit OFFSET :skip"""
         return [Case(*row) for row in self._read(text, wanted, limit=limit, skip=skip)]
 
-    def choices(self, what: str) -> list[str]:
-        """Words that can be filtered by, the most frequent few."""
+    def choices(self, what: str, only: frozenset[str] | None = None) -> list[str]:
+        """Words that can be filtered by, the most frequent few; of `only` these slides."""
         column, tables = {
-            "site": ("site", "cohort"),
+            "site": ("site", "cohort AS slide"),
             "scanner": (SCANNER, "slide LEFT JOIN cohort USING (slide_id)"),
             "quality": ("verdict", "slide"),
-            "study state": ("state", "in_study"),
+            "study state": ("state", "in_study AS slide"),
         }[what]
-        text = f"SELECT {column} FROM {tables} WHERE {column} IS NOT NULL GROUP BY 1 ORDER BY count(*) DESC LIMIT {FEW}"
-        return sorted(str(row[0]) for row in self._read(text, Wanted()))
-
-    def scored(self, hidden: Collection[str] = ()) -> list[tuple[str, str]]:
-        """(model, class) of which there are scores, but for those of hidden slides alone."""
         text = (
-            "SELECT DISTINCT model_id, class_name FROM score "
-            f"WHERE slide_id NOT IN (SELECT value FROM json_each(:hidden)) ORDER BY 1, 2 LIMIT {FEW}"
+            f"SELECT {column} FROM {tables} WHERE {column} IS NOT NULL AND (:only IS NULL OR {ONLY}) "
+            f"GROUP BY 1 ORDER BY count(*) DESC LIMIT {FEW}"
         )
-        return [(str(model_id), str(class_name)) for model_id, class_name in self._read(text, Wanted(hidden=hidden))]
+        return sorted(str(row[0]) for row in self._read(text, Wanted(only=only)))
+
+    def scored(self, hidden: Collection[str] = (), only: frozenset[str] | None = None) -> list[tuple[str, str]]:
+        """(model, class) of which there are scores, but for those of hidden slides alone; of `only` these slides."""
+        text = (
+            f"SELECT DISTINCT model_id, class_name FROM score AS slide WHERE NOT {HIDDEN} "
+            f"AND (:only IS NULL OR {ONLY}) ORDER BY 1, 2 LIMIT {FEW}"
+        )
+        found = self._read(text, Wanted(hidden=hidden, only=only))
+        return [(str(model_id), str(class_name)) for model_id, class_name in found]
 
     def has(self, what: str) -> bool:
         """Whether a column of the manifest says anything of any slide, or any slide is in a study ("study")."""

@@ -10,12 +10,13 @@ FROM = """
 FROM slide LEFT JOIN cohort USING (slide_id)
 LEFT JOIN (SELECT key AS slide_id, value AS word FROM json_each(:readings)) AS reading USING (slide_id)
 """
-_HIDDEN = "slide.slide_id IN (SELECT value FROM json_each(:hidden))"
-SCORE = f"""(SELECT max(score) FROM score WHERE score.slide_id = slide.slide_id AND NOT {_HIDDEN}
+HIDDEN = "slide.slide_id IN (SELECT value FROM json_each(:hidden))"
+ONLY = "slide.slide_id IN (SELECT value FROM json_each(:only))"
+SCORE = f"""(SELECT max(score) FROM score WHERE score.slide_id = slide.slide_id AND NOT {HIDDEN}
     AND (:model IS NULL OR model_id = :model) AND (:class IS NULL OR class_name = :class))"""
 WORD = "coalesce(word, json_extract(:reading_words, '$[0]'), '')"
-_MODELS = f"CASE WHEN {_HIDDEN} THEN NULL ELSE models END"
-LABEL = f"CASE WHEN {_HIDDEN} THEN NULL ELSE cohort.label END"
+_MODELS = f"CASE WHEN {HIDDEN} THEN NULL ELSE models END"
+LABEL = f"CASE WHEN {HIDDEN} THEN NULL ELSE cohort.label END"
 SCANNER = "coalesce(slide.scanner, cohort.scanner)"
 SORTS: Mapping[str, tuple[str, bool]] = {
     "slide": ("slide.slide_id", False),
@@ -52,6 +53,7 @@ class Wanted:
         readings: a person's words for slides.
         hidden: slides of which neither predictions nor labels count: as if they were not known.
         reading_words: all such words, in the order of work; the first is that of the other slides.
+        only: slides that the person may see; None: all.
     """
 
     words: Sequence[str] = ()
@@ -70,6 +72,7 @@ class Wanted:
     readings: Mapping[str, str] = field(default_factory=dict)
     reading_words: tuple[str, ...] = ()
     hidden: Collection[str] = ()
+    only: frozenset[str] | None = None
 
     def values(self) -> dict[str, str | float | None]:
         """For the names in the SQL."""
@@ -77,6 +80,7 @@ class Wanted:
             "readings": json.dumps(dict(self.readings)),
             "reading_words": json.dumps(self.reading_words),
             "hidden": json.dumps(list(self.hidden)),
+            "only": None if self.only is None else json.dumps(sorted(self.only)),
             "model": self.model_id,
             "class": self.class_name,
             "min_score": self.min_score,
@@ -109,6 +113,8 @@ def where(wanted: Wanted) -> str:
         "case_id = :case": wanted.case_id,
         "slide.slide_id = :slide": wanted.slide_id,
     }
+    if wanted.only is not None:
+        terms.append(ONLY)
     terms += [term for term, value in equals.items() if value is not None]
     return f"WHERE {' AND '.join(terms)}" if terms else ""
 

@@ -8,15 +8,45 @@ signed in the same way.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Row, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from pipeline.study.chain import FIRST, Change, append, canonical, digest
 from pipeline.study.chain import utc_now as utc_now
 from pipeline.study.ledger import Ledger
 from pipeline.study.rows import PROJECT_LOG, STUDY, STUDY_SUBJECT, hash_row
-from pipeline.study.tables import study
+from pipeline.study.tables import audit, study
+
+
+@dataclass(frozen=True)
+class LogFilter:
+    """Which entries of the project's log are asked for; None: all.
+
+    Attributes:
+        subject: exactly, as in `rows.py`: "slide S-1".
+        actor: the beginning of who: "ada" finds "ada (web app)".
+        before: number of an entry; only those before it.
+    """
+
+    subject: str | None = None
+    actor: str | None = None
+    before: int | None = None
+
+
+def project_history(ledger: Ledger, wanted: LogFilter, *, newest: int) -> Sequence[Row[Any]]:
+    """Entries of the project's log, newest first, at most `newest`."""
+    chosen = select(audit).where(audit.c.study_id == PROJECT_LOG)
+    if wanted.subject is not None:
+        chosen = chosen.where(audit.c.subject == wanted.subject)
+    if wanted.actor is not None:
+        chosen = chosen.where(audit.c.actor.startswith(wanted.actor, autoescape=True))
+    if wanted.before is not None:
+        chosen = chosen.where(audit.c.seq < wanted.before)
+    with ledger.database.read() as connection:
+        return connection.execute(chosen.order_by(audit.c.seq.desc()).limit(newest)).all()
 
 
 def log_in_project(ledger: Ledger, changes: Sequence[Change]) -> None:

@@ -12,6 +12,7 @@ from sqlalchemy import Connection, Row, select
 
 from pipeline.study.ledger import Ledger
 from pipeline.study.questions import Answer, ReadingConfig
+from pipeline.study.reading_order import lay_out as lay_out
 from pipeline.study.readings import ADJUDICATION, Readings, washout_end
 from pipeline.study.tables import answer, reading
 from training.foundation.settings import parse_section

@@ -91,3 +91,10 @@ def slides_seen(ledger: Ledger, actor: str) -> set[str]:
     )
     with ledger.database.read() as connection:
         return {subject.removeprefix(before) for subject in connection.scalars(chosen.distinct())}
+
+
+def study_slide_ids(ledger: Ledger, study_id: str) -> frozenset[str]:
+    """Names of all slides of a study. Raises BadManifestError where there is no such study."""
+    with ledger.database.read() as connection:
+        found(connection, study_id)
+        return frozenset(connection.scalars(select(slide.c.slide_id).where(slide.c.study_id == study_id)))

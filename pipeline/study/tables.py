@@ -169,3 +169,33 @@ answer = Table(
     ),
 )
 """Every answer that was given, as JSON; the last one to a question counts, the earlier ones are kept."""
+
+SESSION_KINDS = ("session", "link", "exchange", "provider")
+"""A browser that was let in; a link that lets one in, once; what a sign-in elsewhere is exchanged by, once; and a
+sign-in elsewhere that was used."""
+
+session = Table(
+    "session",
+    metadata,
+    Column("token_sha256", String(64), primary_key=True),
+    Column("kind", String(16), nullable=False),
+    Column("name", String(64)),
+    Column("stamp", String(64)),
+    Column("made", Float, nullable=False),
+    Column("seen", Float, nullable=False),
+    Column("ends", Float, nullable=False),
+    Column("revoked", Float),
+    _one_of("kind", SESSION_KINDS),
+    Index(None, "ends"),
+)
+"""Sessions of the web app, by the hash of their token, which stands nowhere. `name` is whose; empty where nobody has a
+name. `stamp` changes with the account's password. Times are in seconds since 1970; `seen` is exact to a minute."""
+
+attempt = Table(
+    "attempt",
+    metadata,
+    Column("subject", String(120), primary_key=True),
+    Column("number", Integer, nullable=False),
+    Column("since", Float, nullable=False),
+)
+"""How often it was tried to sign in, by name and by address, since when (seconds since 1970)."""

@@ -17,6 +17,7 @@ WHOLE: dict[str, int] = {
     "bit_rot": 300,
     "leaks": 300,
     "web_strangers": 200,
+    "web_insiders": 200,
     "web_projects": 1000,
     "web_slow": 200,
     "web_many": 10_000,

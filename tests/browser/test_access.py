@@ -16,7 +16,7 @@ from urllib.parse import quote
 import pytest
 
 from pipeline.units import RESEARCH_USE
-from tests.browser.conftest import ARTIFACTS, Server, wait_for
+from tests.browser.conftest import ARTIFACTS, wait_for
 from tests.pathology_app.many_slides import make_many_slides
 from tests.pathology_app.small_project import MODEL_ID, SLIDE_ID, make_project
 from tests.pathology_app.started_app import StartedApp, started_app
@@ -133,11 +133,11 @@ def test_the_worklist_is_paged(page: Page, hostile_app: StartedApp) -> None:
     page.get_by_text("Page 2 of 2").wait_for()
 
 
-def test_a_printed_link_lets_one_browser_in(
-    context: BrowserContext, page: Page, tmp_path: Path, server: Server
-) -> None:
-    root = server.cache.project.root
-    options = ("--host", "0.0.0.0", "--name", "127.0.0.1")
+def test_a_printed_link_lets_one_browser_in(context: BrowserContext, page: Page, tmp_path: Path) -> None:
+    root = tmp_path / "project"
+    root.mkdir()
+    make_project(root)
+    options = ("--login", "--host", "0.0.0.0", "--name", "127.0.0.1")
     with started_app(root, tmp_path / "server.log", *options) as app:
         link = app.next_link()
         url = link.partition("/?")[0]

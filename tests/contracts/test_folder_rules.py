@@ -18,7 +18,14 @@ ADAPTERS = {
         *(f"pipeline/slides/dicom/{part}.py" for part in ("attributes", "header", "positions", "validate", "metadata")),
     },
     "napari": {"pathology_app/desktop/window.py"},
-    "typer": {"pipeline/cli.py", "pipeline/cli_output.py", "pathology_app/commands.py", "pathology_app/server.py"},
+    "typer": {
+        "pipeline/cli.py",
+        "pipeline/cli_output.py",
+        "pathology_app/account_cli.py",
+        "pathology_app/account_verbs.py",
+        "pathology_app/commands.py",
+        "pathology_app/server.py",
+    },
 }
 
 

@@ -116,3 +116,12 @@ def test_the_app_knows_no_torch() -> None:
     )
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
+
+
+def test_an_address_that_others_reach_needs_people_who_sign_in_or_the_operators_word(tmp_path: Path) -> None:
+    for host in ("0.0.0.0", "::"):
+        result = run("app", "--project", str(tmp_path), "--host", host, "--port", "0")
+        assert result.exit_code == 1
+        assert "gemslide account add" in result.stderr
+        assert "--login" in result.stderr
+    assert list(tmp_path.iterdir()) == []

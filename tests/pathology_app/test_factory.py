@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -23,12 +24,14 @@ FACTORY = [sys.executable, "-m", "uvicorn", "--factory", "pathology_app.asgi:cre
 
 
 def test_any_server_lets_in_this_computer_and_asks_others_to_log_in(project: Project, tmp_path: Path) -> None:
+    root = tmp_path / "project"  # links are kept in its ledger
+    shutil.copytree(project.root, root)
     log = tmp_path / "server.log"
-    environment = {PROJECT_VARIABLE: str(project.root), NAMES_VARIABLE: "slides.example.org"}
+    environment = {PROJECT_VARIABLE: str(root), NAMES_VARIABLE: "slides.example.org"}
     through_proxy = {"Host": "slides.example.org", "X-Forwarded-For": "10.0.0.7", "X-Forwarded-Proto": "https"}
     # uvicorn says on stderr where it is, and on stdout whom it has answered.
     both = ["sh", "-c", 'exec "$@" 2>&1', "sh", *FACTORY]
-    with started_app(project.root, log, command=both, environment=environment) as app:
+    with started_app(root, log, command=both, environment=environment) as app:
         with httpx.Client(base_url=app.url) as client:
             assert client.get(TILE).status_code == 401  # a public name stands in the environment
             refused = client.get("/", headers=through_proxy)

@@ -12,8 +12,6 @@ import httpx
 import pytest
 from starlette.applications import Starlette
 
-from pathology_app.access.guard import Access
-from pathology_app.access.tokens import Login
 from pathology_app.asgi import create_app
 from pathology_app.tiles import routes
 from pathology_app.tiles.body_cache import BodyCache
@@ -185,7 +183,7 @@ def test_many_readers_at_once_get_each_tile_right_and_memory_stays_bounded(proje
 
 @pytest.mark.usefixtures("serve_project")
 def test_the_app_compresses_its_script_and_no_tile() -> None:
-    app = create_app(Access(Login(lambda _: None)))
+    app = create_app()
     links = [TILE, BETWEEN, OVERLAY, THUMBNAIL, f"/viewer/{bundle_path().name}"]
 
     async def run() -> list[httpx.Response]:

@@ -112,9 +112,9 @@ def test_without_a_session_and_with_a_forged_one_nobody_comes_in(site: Site, pat
     ports = [site.pages.port, *(each.port for each in site.tiles), int(site.everybody.url.rpartition(":")[2])]
     forged = "; ".join(f"gemslide_session_{port}={'A' * 43}" for port in ports)
 
-    for headers in ({}, {"Cookie": forged}):
+    for headers, code in (({}, "log_in"), ({"Cookie": forged}, "session_is_over")):
         answer = httpx.get(site.everybody.url + path, headers=headers)
-        assert (answer.status_code, answer.json()["code"]) == (401, "log_in")
+        assert (answer.status_code, answer.json()["code"]) == (401, code)
 
 
 def test_a_page_of_a_stranger_gets_neither_tile_nor_websocket(site: Site) -> None:

@@ -18,6 +18,7 @@ from typer.main import get_command
 from pipeline.cli import cli
 from pipeline.config import load_settings
 from pipeline.errors import UnreadableError
+from pipeline.study import PROJECT_LOG, Attempts, Change, Sessions, key_of
 from pipeline.study.database import Database
 from pipeline.study.leases import Ended, Leases
 from pipeline.study.ledger import Ledger, NewSlide
@@ -131,15 +132,24 @@ FORBIDDEN = {
     "worker": [
         *CHANGE_THE_LOG, "UPDATE study SET protocol = '{}'", "DELETE FROM task", "DELETE FROM slide",
         "INSERT INTO slide SELECT * FROM slide", "INSERT INTO answer SELECT * FROM answer", "CREATE TABLE x (y int)",
+        "SELECT * FROM session", "DELETE FROM attempt",
     ],
     "coordinator": [*CHANGE_THE_LOG, "UPDATE alembic_version SET version_num = 'x'", "CREATE TABLE x (y int)"],
-    "viewer": ["UPDATE task SET state = 'ready'", "INSERT INTO audit SELECT * FROM audit", "DELETE FROM answer"],
+    "viewer": [
+        "UPDATE task SET state = 'ready'", "INSERT INTO audit SELECT * FROM audit", "DELETE FROM answer",
+        "SELECT token_sha256 FROM session", "UPDATE session SET revoked = NULL",
+    ],
 }  # fmt: skip
 
 
 def test_each_role_may_do_what_it_must_and_no_more(roles, postgres, tmp_path):
     begin_and_work(Ledger(roles["coordinator"]), Ledger(roles["worker"]))
     assert Ledger(roles["coordinator"]).set_state("s", "paused", actor="ada")
+    sessions, attempts = Sessions(roles["coordinator"]), Attempts(roles["coordinator"])
+    assert attempts.take({"name ada": 3}) == 0
+    token = sessions.make("session", 60, name="ada", changes=[Change("ada (web app)", "signed in", "person ada")])
+    assert sessions.revoke(key_of(token))
+    assert verify_log(roles["viewer"], PROJECT_LOG).findings == ()
     assert verify_log(roles["viewer"], "s").findings == ()
     assert Ledger(roles["viewer"]).counts("s").slides["done"] == 1
     for name, forbidden in FORBIDDEN.items():

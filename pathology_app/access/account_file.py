@@ -1,0 +1,168 @@
+"""The file of people who may sign in: `accounts.toml` of the project, or what GEMSLIDE_ACCOUNTS names.
+
+version = 1
+
+[[person]]
+name = "ada"
+roles = ["reader"]
+password = "$argon2id$v=19$…"      # `gemslide account` writes it
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, model_validator
+
+from pathology_app.access.passwords import is_hash
+from pathology_app.access.people import Person, Role
+from pipeline.errors import BadRecipeError, GemslideError
+from training.foundation.names import ALLOWED, is_name
+from training.foundation.publish import explain_unwritable, replace_file
+from training.foundation.settings import Section, load_section, parse_section
+
+ACCOUNTS_FILE = "accounts.toml"
+ACCOUNTS_VARIABLE = "GEMSLIDE_ACCOUNTS"
+STUDY_PREFIX = "study:"
+_OTHERS = 0o077
+_PATTERN = re.compile(r"[A-Za-z0-9._*?\[\]!-]{1,80}", re.ASCII)
+
+
+class AccountError(GemslideError):
+    """Something about accounts cannot be done."""
+
+    code = "account"
+
+
+def _checked_name(name: str) -> str:
+    if not is_name(name):
+        raise ValueError(f"allowed are {ALLOWED}")
+    return name
+
+
+def _checked_hash(password: str) -> str:
+    if password and not is_hash(password):
+        raise ValueError("not an Argon2id hash as `gemslide account` writes it")
+    return password
+
+
+def _checked_line(text: str) -> str:
+    if len(text) > 200 or not text.isprintable() or text != text.strip():
+        raise ValueError("at most 200 characters that can be printed, without blanks around them")
+    return text
+
+
+def _checked_slides(pattern: str) -> str:
+    study = pattern.removeprefix(STUDY_PREFIX)
+    if not (is_name(study) if study != pattern else _PATTERN.fullmatch(pattern)):
+        raise ValueError("name slides as in S-001 or S-0*, or a study as in study:sites")
+    return pattern
+
+
+Line = Annotated[str, AfterValidator(_checked_line)]
+
+
+class Account(Section):
+    """`[[person]]`"""
+
+    name: Annotated[str, AfterValidator(_checked_name)]
+    roles: tuple[Role, ...] = Field(min_length=1, max_length=4)
+    password: Annotated[str, AfterValidator(_checked_hash)] = Field("", repr=False)
+    """Its hash; empty: this person signs in elsewhere only."""
+    email: Line = ""
+    """As the provider says it, if it has verified it."""
+    subject: Line = ""
+    """The provider's own name for the person (`sub`), which never changes."""
+    reader: Line = ""
+    """The pseudonym under which they read for studies."""
+    slides: tuple[Annotated[str, AfterValidator(_checked_slides)], ...] | None = Field(None, max_length=1000)
+    """Which slides they may see, by patterns of names, and studies (`study:sites`); left out: all."""
+
+    @property
+    def person(self) -> Person:
+        """Who acts, when this account has signed in."""
+        return Person(self.name, frozenset(self.roles), self.reader or None, self.slides)
+
+    @property
+    def stamp(self) -> str:
+        """Changes when the person signs in by something else: their sessions then are over."""
+        return hashlib.sha256(json.dumps([self.name, self.password, self.email, self.subject]).encode()).hexdigest()
+
+
+class AccountFile(Section):
+    """The whole file."""
+
+    version: Literal[1] = 1
+    person: tuple[Account, ...] = Field((), max_length=10_000)
+
+    @model_validator(mode="after")
+    def _each_is_one_person(self) -> AccountFile:
+        for what in ("name", "email", "subject", "reader"):
+            said = [getattr(each, what).casefold() for each in self.person if getattr(each, what)]
+            if twice := {each for each in said if said.count(each) > 1} if len(set(said)) < len(said) else set():
+                raise ValueError(f"two people have the {what} {min(twice)}")
+        return self
+
+
+def account_path(project_root: Path) -> Path:
+    """Where the accounts of a project stand, or would stand."""
+    said = os.environ.get(ACCOUNTS_VARIABLE)
+    return Path(said).absolute() if said else project_root / ACCOUNTS_FILE
+
+
+def read_accounts(path: Path) -> AccountFile:
+    """The accounts; none where there is no file.
+
+    Raises:
+        BadRecipeError: it cannot be read or does not hold together. AccountError: others may read or write it.
+    """
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return AccountFile()
+    except OSError as error:
+        raise BadRecipeError(f"{path}: cannot be read: {error.strerror}.") from error
+    if mode & _OTHERS:
+        raise AccountError(
+            f"{path}: has mode {mode & 0o777:o}, so that others can read or write who may sign in. "
+            f"Look through it, then: chmod 600 {path}"
+        )
+    return load_section(AccountFile, path)
+
+
+@contextmanager
+def changing_accounts(path: Path) -> Iterator[list[Account]]:
+    """The accounts as a list; what it holds at the end of the block is written. Other writers wait.
+
+    Raises:
+        BadRecipeError, AccountError: as `read_accounts`, or what it holds does not fit. DiskFullError: not writable.
+    """
+    with explain_unwritable(path):
+        descriptor = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        accounts = list(read_accounts(path).person)
+        yield accounts
+        parse_section(AccountFile, {"person": [each.model_dump() for each in accounts]}, where=str(path))
+        with explain_unwritable(path):
+            replace_file(path, _as_toml(accounts).encode(), mode=0o600)
+    finally:
+        os.close(descriptor)
+
+
+def _as_toml(accounts: Sequence[Account]) -> str:
+    lines = ["# Who may sign in to the web app. Written by `gemslide account`; mode 600.", "version = 1"]
+    for account in accounts:
+        lines += ["", "[[person]]"]
+        said = account.model_dump(mode="json", exclude_none=True)
+        # A JSON text or list of printable characters is a TOML one, too.
+        lines += [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in said.items() if value != ""]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,67 @@
+"""Who may sign in, as the file says now: every request looks whether it has changed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+from pathology_app.access.account_file import Account, read_accounts
+from pipeline.errors import GemslideError
+
+Stamp = tuple[int, int, int, int, int] | None
+
+
+class Accounts:
+    """The accounts of one file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = threading.Lock()
+        self._stamp: Stamp = None
+        self._known: Mapping[str, Account] | GemslideError = {}
+        self._were_there = False
+
+    @property
+    def are_there(self) -> bool:
+        """Whether people sign in here. Once they did, a file that is gone lets nobody in in place of everybody."""
+        self._were_there = self._were_there or self.path.exists()
+        return self._were_there
+
+    def all(self) -> Mapping[str, Account]:
+        """By name. Raises: as `read_accounts`."""
+        with self._lock:
+            stamp = _stamp(self.path)
+            if stamp != self._stamp:
+                self._stamp = stamp
+                try:
+                    self._known = {each.name: each for each in read_accounts(self.path).person}
+                except GemslideError as error:
+                    self._known = error
+            known = self._known
+        if isinstance(known, GemslideError):
+            raise type(known)(str(known))
+        return known
+
+    def find(self, name: str) -> Account | None:
+        """Raises: as `read_accounts`."""
+        return self.all().get(name)
+
+    def of_provider(self, subject: str, email: str | None) -> Account | None:
+        """Whom a provider's words mean: its own name for somebody counts, then an address that it has verified."""
+        known = self.all().values()
+        by_subject = next((each for each in known if each.subject and each.subject == subject), None)
+        if by_subject or not email:
+            return by_subject
+        return next(
+            (each for each in known if not each.subject and each.email and each.email.casefold() == email.casefold()),
+            None,
+        )
+
+
+def _stamp(path: Path) -> Stamp:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns

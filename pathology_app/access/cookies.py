@@ -1,0 +1,64 @@
+"""The cookies of one request: their names, and how they are set."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from starlette.datastructures import Headers
+from starlette.requests import HTTPConnection
+from starlette.responses import Response
+from starlette.types import Scope
+
+from pathology_app.access.names import is_loopback
+
+
+@dataclass(frozen=True)
+class Cookies:
+    """Cookies of the app that a request is for. Browsers do not tell ports apart, so names do; processes behind one
+    proxy share them."""
+
+    scope: Scope
+
+    @property
+    def session(self) -> str:
+        return self._name("session")
+
+    @property
+    def form(self) -> str:
+        return self._name("form")
+
+    @property
+    def next(self) -> str:
+        return self._name("next")
+
+    @property
+    def address(self) -> str:
+        """Where the request comes from; a proxy on this computer is asked."""
+        client = (self.scope.get("client") or ("unknown",))[0]
+        said = Headers(scope=self.scope).get("x-forwarded-for", "").rpartition(",")[2].strip()
+        return said[:60] if said and is_loopback(client) else str(client)
+
+    def read(self, name: str) -> str | None:
+        return HTTPConnection(self.scope).cookies.get(name)
+
+    def give(self, response: Response, token: str, life_s: float) -> None:
+        """Let the browser in."""
+        self.set(response, self.session, token, life_s)
+
+    def set(self, response: Response, name: str, value: str, life_s: float) -> None:
+        response.set_cookie(
+            name, value, max_age=int(life_s), httponly=True, samesite="strict", secure=is_https(self.scope)
+        )
+
+    def drop(self, response: Response, name: str) -> None:
+        response.delete_cookie(name, httponly=True, samesite="strict", secure=is_https(self.scope))
+
+    def _name(self, what: str) -> str:
+        port = Headers(scope=self.scope).get("host", "").rpartition("]")[2].rpartition(":")[2]
+        # The prefix makes browsers refuse it from any other name's page.
+        return f"{'__Host-' if is_https(self.scope) else ''}gemslide_{what}_{port if port.isdecimal() else 0}"
+
+
+def is_https(scope: Scope) -> bool:
+    """Whether the page is one of https. A proxy that says so is believed: that can only narrow what is let in."""
+    return scope.get("scheme") in ("https", "wss") or Headers(scope=scope).get("x-forwarded-proto") == "https"

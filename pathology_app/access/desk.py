@@ -1,0 +1,77 @@
+"""Sessions as this process knows them: a tile costs no question to the database, and what ended elsewhere ends here
+within seconds."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pipeline.study import Session, Sessions
+
+REMEMBERED_S = 5.0
+"""How long an answer of the database is good."""
+MAX_REMEMBERED = 10_000
+"""Of a hundred bytes each; whoever sends forged sessions gets no more."""
+_SEEN_AGAIN_S = 60.0
+
+
+@dataclass
+class _Known:
+    session: Session | None
+    until: float
+
+
+class Desk:
+    """Looks sessions up.
+
+    Args:
+        sessions: the project's, asked for when they are needed: looking makes no database.
+        clock: seconds since 1970.
+    """
+
+    def __init__(self, sessions: Callable[[], Sessions | None], *, clock: Callable[[], float] = time.time) -> None:
+        self._sessions, self._clock = sessions, clock
+        self._lock = threading.Lock()
+        self._known: OrderedDict[str, _Known] = OrderedDict()
+
+    def remembered(self, key: str, *, active: bool) -> _Known | None:
+        """What was found lately; None where the database must be asked.
+
+        Args:
+            active: whether somebody does something now, which must be noted once in a minute.
+        """
+        now = self._clock()
+        with self._lock:
+            known = self._known.get(key)
+        if known is None or now >= known.until:
+            return None
+        is_stale = active and known.session is not None and now - known.session.seen >= _SEEN_AGAIN_S
+        return None if is_stale else known
+
+    def find(self, key: str, *, active: bool) -> Session | None:
+        """A session, also one that has ended; None where there was none.
+
+        Raises:
+            GemslideError: the ledger is away, or may not be written.
+        """
+        known = self.remembered(key, active=active)
+        if known is None:
+            sessions = self._sessions()
+            found = sessions.find(key) if sessions else None
+            if sessions and found and active and found.left_s(self._clock()):
+                found = sessions.see(found)
+            known = _Known(found, self._clock() + REMEMBERED_S)
+            with self._lock:
+                self._known[key] = known
+                self._known.move_to_end(key)
+                while len(self._known) > MAX_REMEMBERED:
+                    self._known.popitem(last=False)
+        return known.session
+
+    def forget(self, key: str) -> None:
+        """After a change of this process's own."""
+        with self._lock:
+            self._known.pop(key, None)

@@ -1,0 +1,41 @@
+"""Logging in with a link that is good once, where there are no accounts: for whoever the operator hands it to."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from pipeline.study import Sessions, key_of
+
+LINK_S = 7 * 24 * 3600.0
+"""How long a link that nobody uses is good."""
+
+
+class Links:
+    """The link that stands on this process's terminal; any process takes it.
+
+    Args:
+        sessions: where links are kept.
+        announce: shows the operator a token, and nobody else; None: this process hands out none.
+    """
+
+    def __init__(self, sessions: Callable[[], Sessions], announce: Callable[[str], None] | None) -> None:
+        self._sessions, self._announce = sessions, announce
+        self._lock = threading.Lock()
+        self._key: str | None = None
+
+    def offer(self) -> None:
+        """Show the operator a token, unless one that is still good was shown.
+
+        Raises:
+            GemslideError: the ledger is away, or cannot be made.
+        """
+        if self._announce is None:
+            return
+        with self._lock:
+            sessions = self._sessions()
+            shown = sessions.find(self._key) if self._key else None
+            if shown is None or not shown.left_s(sessions.now()):
+                token = sessions.make("link", LINK_S)
+                self._key = key_of(token)
+                self._announce(token)

@@ -1,0 +1,69 @@
+"""Passwords, kept as Argon2id hashes in the usual text form ($argon2id$v=19$…)."""
+
+from __future__ import annotations
+
+import os
+import re
+from functools import cache
+
+from cryptography.exceptions import InvalidKey
+from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
+
+from pipeline.errors import GemslideError
+
+MIN_LENGTH, MAX_LENGTH = 12, 1024
+"""In characters."""
+# RFC 9106's second recommendation: 64 MiB, three passes, four lanes.
+_MEMORY_KIB, _PASSES, _LANES = 65_536, 3, 4
+_MOST_MEMORY_KIB, _MOST_PASSES = 262_144, 16
+"""Of hashes in a file: more would let the file stop the app."""
+_HASH = re.compile(
+    r"\$argon2id\$v=19\$m=(\d{1,7}),t=(\d{1,3}),p=(\d{1,3})\$[A-Za-z0-9+/]{11,86}\$[A-Za-z0-9+/]{22,172}", re.ASCII
+)
+
+
+class WeakPasswordError(GemslideError):
+    """A password that is not taken."""
+
+    code = "weak_password"
+
+
+def hash_password(password: str) -> str:
+    """The hash of a new password.
+
+    Raises:
+        WeakPasswordError: too short, or too long.
+    """
+    if not MIN_LENGTH <= len(password) <= MAX_LENGTH:
+        raise WeakPasswordError(
+            f"a password of {len(password)} characters: {MIN_LENGTH} to {MAX_LENGTH} are taken. Several words are good."
+        )
+    return _hash(password)
+
+
+def is_hash(text: str) -> bool:
+    """Whether a text is a hash that can be checked without stopping the app."""
+    match = _HASH.fullmatch(text)
+    if not match:
+        return False
+    memory_kib, passes, lanes = map(int, match.groups())
+    return 8 * lanes <= memory_kib <= _MOST_MEMORY_KIB and 1 <= passes <= _MOST_PASSES and 1 <= lanes <= 16
+
+
+def is_password(password: str, hashed: str | None) -> bool:
+    """Whether it is the password. Without a hash it takes the same time and is not."""
+    try:
+        Argon2id.verify_phc_encoded(password[:MAX_LENGTH].encode(errors="replace"), hashed or _nobodys())
+    except InvalidKey:
+        return False
+    return hashed is not None
+
+
+@cache
+def _nobodys() -> str:
+    return _hash(os.urandom(16).hex())
+
+
+def _hash(password: str) -> str:
+    kind = Argon2id(salt=os.urandom(16), length=32, iterations=_PASSES, lanes=_LANES, memory_cost=_MEMORY_KIB)
+    return kind.derive_phc_encoded(password.encode(errors="replace"))

@@ -1,0 +1,80 @@
+"""Which slides a person may see: asked wherever a slide, or something made of it, is shown, listed or exported."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+
+from pathology_app.access.account_file import STUDY_PREFIX
+from pathology_app.access.people import Person
+from pathology_app.study_ledger import Remembered, current_study_ledger
+from pathology_app.tiles.cache import UnknownNameError, current_cache
+from pipeline.errors import BadManifestError
+from pipeline.study import study_slide_ids
+
+_MAX_STUDIES = 32
+_LOCK = threading.Lock()
+_STUDIES: OrderedDict[tuple[str, str], Remembered[frozenset[str]]] = OrderedDict()
+
+
+def may_see(person: Person, slide_id: str) -> bool:
+    """Whether a person may see a slide, and what was made of it.
+
+    Raises:
+        GemslideError: that hangs on a study, and the ledger is away.
+    """
+    if person.slides is None:
+        return True
+    return any(_holds(pattern, slide_id) for pattern in person.slides)
+
+
+def may_see_study(person: Person, study_id: str) -> bool:
+    """Whether a person may see how far a study is, with the names of all of its slides."""
+    return person.slides is None or f"{STUDY_PREFIX}{study_id}" in person.slides
+
+
+def visible(person: Person, slide_ids: Iterable[str]) -> list[str]:
+    """Those that a person may see, in their order. Raises: as `may_see`."""
+    return [slide_id for slide_id in slide_ids if may_see(person, slide_id)]
+
+
+def check_may_see(person: Person, slide_id: str) -> None:
+    """Refuse a slide that a person may not see, in the words for one that is not there.
+
+    Raises:
+        HiddenSlideError: not theirs. GemslideError: as `may_see`.
+    """
+    if not may_see(person, slide_id):
+        raise HiddenSlideError(f"slide {slide_id!r}: not in this project. The worklist shows what there is.")
+
+
+class HiddenSlideError(UnknownNameError):
+    """It may be there; whoever asks is not told."""
+
+
+def _holds(pattern: str, slide_id: str) -> bool:
+    study_id = pattern.removeprefix(STUDY_PREFIX)
+    return fnmatchcase(slide_id, pattern) if study_id == pattern else slide_id in _slides_of(study_id)
+
+
+def _slides_of(study_id: str) -> frozenset[str]:
+    """Slides of a study; none where there is no such study."""
+    key = (str(current_cache().project.root), study_id)
+    with _LOCK:
+        if key not in _STUDIES:
+            _STUDIES[key] = Remembered(lambda: _ask(study_id))
+        _STUDIES.move_to_end(key)
+        while len(_STUDIES) > _MAX_STUDIES:
+            _STUDIES.popitem(last=False)
+        remembered = _STUDIES[key]
+    return remembered.get()
+
+
+def _ask(study_id: str) -> frozenset[str]:
+    ledger = current_study_ledger().ledger()
+    try:
+        return study_slide_ids(ledger, study_id) if ledger else frozenset()
+    except BadManifestError:
+        return frozenset()

@@ -1,0 +1,239 @@
+"""Signing in and out, and who is behind a session: one object for each app, asked by the guard, the routes and the
+pages."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakValueDictionary
+
+from pathology_app.access.account_file import Account, account_path
+from pathology_app.access.accounts import Accounts
+from pathology_app.access.desk import Desk
+from pathology_app.access.links import Links
+from pathology_app.access.passwords import is_password
+from pathology_app.access.people import Person, SignedOutError
+from pathology_app.access.provider import Provider, ProviderError, identity_of
+from pathology_app.access.refusals import Refusals
+from pathology_app.study_ledger import StudyLedger
+from pipeline.config import AppConfig
+from pipeline.errors import GemslideError
+from pipeline.study import Attempts, Change, Ledger, Session, Sessions, key_of
+
+BY_NAME, BY_ADDRESS = 10, 50
+"""Attempts to sign in within a quarter of an hour (`pipeline.study.attempts`)."""
+EXCHANGE_S = 60.0
+"""How long a browser that comes back from the provider has, to be given its session."""
+OPEN = "open"
+"""In place of a session where nobody signs in."""
+NONE = "none"
+"""The same where people do, and this one has not."""
+
+
+class BadSignInError(GemslideError):
+    """Name and password do not belong together; which of them is wrong is not said."""
+
+    code = "bad_sign_in"
+
+
+class TooManyAttemptsError(GemslideError):
+    """It was tried too often."""
+
+    code = "too_many_attempts"
+
+
+@dataclass(frozen=True)
+class Visitor:
+    """Who is behind a session that holds.
+
+    Attributes:
+        left_s: seconds until it ends, if nothing happens.
+    """
+
+    person: Person
+    left_s: float
+
+
+class SignIn:
+    """Who may be what in one app.
+
+    Args:
+        ledger: of the project; made when the first one signs in, not before.
+        announce: shows the operator the token of a link, and nobody else; None: this process hands out none.
+        clock: seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        ledger: StudyLedger,
+        announce: Callable[[str], None] | None,
+        *,
+        provider: Provider | None = None,
+        settings: AppConfig | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.id = uuid.uuid4().hex
+        self.accounts = Accounts(account_path(ledger.project.root))
+        self.provider = provider
+        self.settings = settings or AppConfig()
+        self._study_ledger, self._clock = ledger, clock
+        self.desk = Desk(self._sessions_there, clock=clock)
+        self.links = Links(self._sessions, announce)
+        self.refusals = Refusals(self.ledger_for_log)
+        _ALL[self.id] = self
+
+    @property
+    def is_by_account(self) -> bool:
+        """Whether people sign in under their names. Else they may be asked for a link."""
+        return self.provider is not None or self.accounts.are_there
+
+    def ledger_for_log(self) -> Ledger | None:
+        """The ledger, made where people sign in; else only where there is one. Raises: as `open_ledger`."""
+        return self._study_ledger.made() if self.is_by_account else self._study_ledger.ledger()
+
+    def sign_in(self, name: str, password: str, address: str) -> str:
+        """A session's token, for a name and its password.
+
+        Raises:
+            BadSignInError, TooManyAttemptsError: refused. GemslideError: the ledger or the accounts cannot be read.
+        """
+        ledger, account = self._study_ledger.made(), self.accounts.find(name)
+        by_name, by_address = f"name {key_of(name)}", f"from {address:.60}"
+        attempts = Attempts(ledger.database, clock=self._clock)
+        if wait_s := attempts.take({by_name: BY_NAME, by_address: BY_ADDRESS}):
+            self._note_refused("too many attempts to sign in", account, address)
+            raise TooManyAttemptsError(f"Too many attempts. Try again in {wait_s / 60:.0f} minutes.")
+        if not is_password(password, account.password or None if account else None) or account is None:
+            self._note_refused("wrong name or password", account, address)
+            raise BadSignInError("Name and password do not belong together.")
+        attempts.forgive(forgotten=by_name, one_less=by_address)
+        return self._begin(account, "password")
+
+    def exchange(self, claims: Mapping[str, Any]) -> tuple[Account, str]:
+        """What a provider says of somebody, for a token that the browser gets its session by, once.
+
+        Raises:
+            ProviderError: too old, used, or nobody that this app knows.
+        """
+        identity = identity_of(claims, now=self._clock())
+        account = self.accounts.of_provider(identity.subject, identity.email)
+        if account is None:
+            self.refusals.note(f"{identity.shown:.120} (provider)", "unknown person")
+            raise ProviderError(
+                f"{identity.shown} is not known here. Ask who runs this app to add you (`gemslide account add`)."
+            )
+        sessions = self._sessions()
+        if not sessions.take(identity.key, "provider", identity.left_s):
+            self.refusals.note(f"{account.name} (web app)", "sign-in used twice")
+            raise ProviderError("This sign-in was used already. Sign in again.")
+        return account, sessions.make("exchange", EXCHANGE_S, name=account.name, stamp=account.stamp)
+
+    def spend(self, token: str) -> str | None:
+        """A session's token for the token of a link or an exchange, which is worthless from then on."""
+        sessions = self._sessions_there()
+        if sessions is None:  # nobody was given one
+            return None
+        if self.is_by_account:
+            spent = sessions.spend(token, "exchange")
+            account = self.accounts.find(spent.name) if spent and spent.name else None
+            return self._begin(account, "provider") if account and spent and account.stamp == spent.stamp else None
+        spent = sessions.spend(token, "link")
+        if spent is None:
+            return None
+        self.links.offer()
+        made: str = sessions.make("session", self.life_s)
+        return made
+
+    @property
+    def life_s(self) -> float:
+        return self.settings.session_hours * 3600
+
+    def sign_out(self, key: str) -> None:
+        """End a session, in every process."""
+        visitor, sessions = self.visitor(key, active=False), self._sessions_there()
+        if sessions and visitor:
+            name = visitor.person.name
+            said = [Change(visitor.person.actor, "signed out", person_subject(name))] if name else []
+            sessions.revoke(key, said)
+        self.desk.forget(key)
+
+    def visitor(self, key: str, *, active: bool) -> Visitor | None:
+        """Who is behind a session; None where it holds no more, or never did.
+
+        Args:
+            active: whether somebody does something now.
+
+        Raises:
+            GemslideError: the ledger is away, or the accounts cannot be read.
+        """
+        return self.visitor_of(self.desk.find(key, active=active))
+
+    def visitor_of(self, session: Session | None) -> Visitor | None:
+        """The same for a session that was found."""
+        if session is None or session.kind != "session":
+            return None
+        idle_s = self.settings.idle_minutes * 60 if session.name else None
+        if not (left_s := session.left_s(self._clock(), idle_s=idle_s)):
+            return None
+        if not self.is_by_account:
+            return Visitor(Person(), left_s) if session.name is None else None
+        account = self.accounts.find(session.name) if session.name else None
+        return Visitor(account.person, left_s) if account and account.stamp == session.stamp else None
+
+    def close(self) -> None:
+        """Log what waits to be."""
+        self.refusals.close()
+
+    def _begin(self, account: Account, by: str) -> str:
+        change = Change(account.person.actor, "signed in", person_subject(account.name), details={"by": by})
+        whose = {"name": account.name, "stamp": account.stamp}
+        token: str = self._sessions().make("session", self.life_s, **whose, changes=[change])
+        return token
+
+    def _note_refused(self, kind: str, account: Account | None, address: str) -> None:
+        # What was typed for a name can be somebody's password: only names that there are get into the log.
+        who = f"{account.name}, not signed in" if account else "nobody (web app)"
+        self.refusals.note(who, kind, address=address)
+
+    def _sessions(self) -> Sessions:
+        return Sessions(self._study_ledger.made().database, clock=self._clock)
+
+    def _sessions_there(self) -> Sessions | None:
+        ledger = self._study_ledger.ledger()
+        return Sessions(ledger.database, clock=self._clock) if ledger else None
+
+
+_ALL: WeakValueDictionary[str, SignIn] = WeakValueDictionary()
+"""By id: a page's script finds the app that it runs in."""
+
+
+def person_subject(name: str) -> str:
+    """What the log's entries about a person are about."""
+    return f"person {name}"
+
+
+def visitor_header(sign_in: SignIn, key: str) -> str:
+    """What the guard says to the pages behind it: whose app this is, and which session asks."""
+    return f"{sign_in.id} {key}"
+
+
+def sign_in_behind(header: str | None) -> tuple[SignIn | None, str]:
+    """The app and the session that the guard named; no app where no guard stands before the page, as in tests."""
+    if header is None:
+        return None, OPEN
+    name, _, key = header.partition(" ")
+    return _ALL[name], key
+
+
+def person_behind(header: str | None) -> Person:
+    """Raises: as `current_person`."""
+    sign_in, key = sign_in_behind(header)
+    if sign_in is None or (key == OPEN and not sign_in.is_by_account):
+        return Person()
+    visitor = sign_in.visitor(key, active=False)
+    if visitor is None:
+        raise SignedOutError("You are signed out.")
+    return visitor.person

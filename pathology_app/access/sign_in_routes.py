@@ -1,0 +1,171 @@
+"""The page to sign in on, and the one to sign out: plain HTML, for browsers without scripts, too.
+
+GET, POST /sign-in?next=/…      POST: form, token, name, password
+GET, POST /sign-out             POST: form token
+"""
+
+from __future__ import annotations
+
+import hmac
+import html
+import re
+import secrets
+from urllib.parse import quote
+
+import anyio
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from pathology_app.access.cookies import Cookies
+from pathology_app.access.people import person_of
+from pathology_app.access.plain_page import link, paragraph, plain_page
+from pathology_app.access.sign_in import BadSignInError, SignIn, TooManyAttemptsError
+from pipeline.errors import GemslideError
+from pipeline.study import key_of
+
+SIGN_IN, SIGN_OUT = "/sign-in", "/sign-out"
+SIGN_IN_KEY = "gemslide.sign_in"
+"""In a request's scope: the app's SignIn."""
+SESSION_KEY = "gemslide.session"
+"""The same: key of the session that asks, or None."""
+FORM_S = 3600
+_OWN_PATH = re.compile(r"/(?:[?#].*|[A-Za-z0-9._~-][^\\\x00-\x20]*)?", re.ASCII)
+_AT_ONCE = anyio.CapacityLimiter(2)
+"""Passwords checked at once: each takes 64 MiB."""
+
+
+def sign_in_routes() -> list[BaseRoute]:
+    """Both pages."""
+    return [
+        Route(SIGN_IN, _sign_in_page, methods=["GET"]),
+        Route(SIGN_IN, _sign_in, methods=["POST"]),
+        Route(SIGN_OUT, _sign_out_page, methods=["GET"]),
+        Route(SIGN_OUT, _sign_out, methods=["POST"]),
+    ]
+
+
+def own_path(wanted: str | None) -> str:
+    """A path of this app with its query, as somebody asked for it; the start page for anything else."""
+    if wanted and len(wanted) <= 2000 and _OWN_PATH.fullmatch(wanted) and not wanted.startswith((SIGN_IN, SIGN_OUT)):
+        return wanted
+    return "/"
+
+
+def sign_in_link(wanted: str) -> str:
+    """The page to sign in on, which leads on to an own path."""
+    return f"{SIGN_IN}?next={quote(wanted, safe='/')}" if own_path(wanted) != "/" else SIGN_IN
+
+
+async def _sign_in_page(request: Request) -> Response:
+    sign_in: SignIn = request.scope[SIGN_IN_KEY]
+    wanted = own_path(request.query_params.get("next"))
+    if not sign_in.is_by_account or person_of(request.scope).name:
+        return RedirectResponse(wanted, 303)
+    return _form(request, wanted)
+
+
+async def _sign_in(request: Request) -> Response:
+    sign_in: SignIn = request.scope[SIGN_IN_KEY]
+    said = await _said(request)
+    wanted = own_path(said.get("next"))
+    if not _is_own_form(request, said):
+        return _form(request, wanted, error="The form was too old. Try again.", status=403)
+    address = Cookies(request.scope).address
+    name, password = said.get("name", "").strip(), said.get("password", "")
+    try:
+        token = await anyio.to_thread.run_sync(sign_in.sign_in, name, password, address, limiter=_AT_ONCE)
+    except TooManyAttemptsError as error:
+        return _form(request, wanted, error=str(error), status=429)
+    except BadSignInError as error:
+        return _form(request, wanted, error=str(error), name=name, status=401)
+    except GemslideError:
+        return _form(request, wanted, error="Nobody can sign in now. Ask who runs this app.", status=503)
+    response = RedirectResponse(wanted, 303, headers={"Cache-Control": "no-store"})
+    cookies = Cookies(request.scope)
+    cookies.give(response, token, sign_in.life_s)
+    cookies.drop(response, cookies.form)
+    return response
+
+
+def _form(request: Request, wanted: str, *, error: str = "", name: str = "", status: int = 200) -> Response:
+    sign_in: SignIn = request.scope[SIGN_IN_KEY]
+    token = secrets.token_urlsafe(32)
+    said = paragraph(error, kind="error") if error else ""
+    form = f"""<form method="post" action="{SIGN_IN}">
+<input type="hidden" name="form" value="{token}"><input type="hidden" name="next" value="{html.escape(wanted)}">
+<label><span>Name</span><input name="name" autocomplete="username" required maxlength="64" autocapitalize="none"
+ spellcheck="false" value="{html.escape(name[:64])}"{"" if name else " autofocus"}></label>
+<label><span>Password</span><input name="password" type="password" autocomplete="current-password" required
+ maxlength="1024"{" autofocus" if name else ""}></label>
+<button type="submit">Sign in</button>
+</form>
+"""
+    parts = [said]
+    if sign_in.provider is not None:
+        parts.append('<p><a class="button" href="/?sign-in=start">Sign in with your institution</a></p>\n')
+    if sign_in.accounts.are_there and (sign_in.provider is None or _have_passwords(sign_in)):
+        parts += ["<hr>\n" if sign_in.provider is not None else "", form]
+    response = HTMLResponse(plain_page("Sign in", "".join(parts)), status, headers={"Cache-Control": "no-store"})
+    cookies = Cookies(request.scope)
+    cookies.set(response, cookies.form, token, FORM_S)
+    cookies.set(response, cookies.next, quote(wanted, safe=""), FORM_S)
+    if status == 429:
+        response.headers["Retry-After"] = "900"
+    return response
+
+
+def _have_passwords(sign_in: SignIn) -> bool:
+    try:
+        return any(each.password for each in sign_in.accounts.all().values())
+    except GemslideError:
+        return True  # the form then says that nobody can sign in
+
+
+async def _sign_out_page(request: Request) -> Response:
+    name = person_of(request.scope).name
+    if name is None:
+        return RedirectResponse("/", 303)
+    token = secrets.token_urlsafe(32)
+    body = paragraph(f"You are signed in as {name}.") + (
+        f'<form method="post" action="{SIGN_OUT}"><input type="hidden" name="form" value="{token}">'
+        '<button type="submit">Sign out</button></form>\n'
+    )
+    page = plain_page("Sign out", body + link("/", "Go on working"))
+    response = HTMLResponse(page, headers={"Cache-Control": "no-store"})
+    cookies = Cookies(request.scope)
+    cookies.set(response, cookies.form, token, FORM_S)
+    return response
+
+
+async def _sign_out(request: Request) -> Response:
+    sign_in: SignIn = request.scope[SIGN_IN_KEY]
+    key: str | None = request.scope.get(SESSION_KEY)
+    if not _is_own_form(request, await _said(request)):
+        return RedirectResponse(SIGN_OUT, 303)
+    try:
+        if key is not None:
+            await anyio.to_thread.run_sync(sign_in.sign_out, key)
+    except GemslideError:
+        page = plain_page("Sign out", paragraph("You could not be signed out now. Try again.", kind="error"))
+        return HTMLResponse(page + link(SIGN_OUT, "Try again"), 503, headers={"Cache-Control": "no-store"})
+    body = paragraph("You are signed out.") + link(SIGN_IN, "Sign in again")
+    # Tiles may be kept by browsers for ever; not for who comes next.
+    headers = {"Cache-Control": "no-store", "Clear-Site-Data": '"cache"'}
+    response = HTMLResponse(plain_page("Signed out", body), headers=headers)
+    cookies = Cookies(request.scope)
+    for each in (cookies.session, cookies.form, cookies.next):
+        cookies.drop(response, each)
+    return response
+
+
+async def _said(request: Request) -> dict[str, str]:
+    """The fields of a form, each once; its length was bounded by the guard."""
+    form = await request.form(max_files=0, max_fields=8)
+    return {key: value for key, value in form.items() if isinstance(value, str)}
+
+
+def _is_own_form(request: Request, said: dict[str, str]) -> bool:
+    """Whether the form is one that this browser was given: its token stands in a cookie, too."""
+    given = request.cookies.get(Cookies(request.scope).form, "")
+    return bool(given) and hmac.compare_digest(key_of(given), key_of(said.get("form", "")))

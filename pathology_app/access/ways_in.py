@@ -1,0 +1,56 @@
+"""Where people go who are not signed in, and what others are told."""
+
+from __future__ import annotations
+
+from starlette.responses import HTMLResponse, RedirectResponse
+from starlette.types import ASGIApp, Message, Scope, Send
+
+from pathology_app.access.openings import PAGES
+from pathology_app.access.plain_page import link, paragraph, plain_page
+from pathology_app.access.refusal import RefusedError
+from pathology_app.access.senders import comes_by_link
+from pathology_app.access.sign_in_routes import own_path, sign_in_link
+
+
+def is_page(scope: Scope) -> bool:
+    """Whether a person wants to see a page."""
+    accepts = dict(scope["headers"]).get(b"accept", b"")
+    return scope["type"] == "http" and scope["method"] == "GET" and scope["path"] in PAGES and b"text/html" in accepts
+
+
+def way_in(scope: Scope) -> ASGIApp:
+    """Where a person goes who is not signed in, and comes back from."""
+    query = scope["query_string"].decode("latin-1")
+    wanted = own_path(scope["path"] + (f"?{query}" if query else ""))
+    headers = {"Cache-Control": "no-store"}
+    if not comes_by_link(scope):
+        return RedirectResponse(sign_in_link(wanted), 303, headers=headers)
+    # The browser has kept the cookie back, since the link stands elsewhere: asked by our own page, it does not.
+    body = paragraph("One moment …") + link(wanted, "Go on")
+    return HTMLResponse(plain_page("Opening", body, goes_to=wanted), headers=headers)
+
+
+def signed_out(*, had_one: bool) -> RefusedError:
+    code = "session_is_over" if had_one else "log_in"
+    return RefusedError(401, code, "Sign in: your session is over, or there was none.")
+
+
+def log_in(*, had_one: bool) -> RefusedError:
+    return RefusedError(
+        401,
+        "session_is_over" if had_one else "log_in",
+        "Open the link that gemslide printed on the terminal where it runs. It is good once, and lets this browser "
+        "in for 12 hours. If you have logged in before and came by a link from elsewhere, go on to the worklist.",
+    )
+
+
+def back_to_our_page(send: Send) -> Send:
+    """From the provider, Streamlit would lead to the first page, as if somebody were signed in."""
+
+    async def guarded(message: Message) -> None:
+        if message["type"] == "http.response.start" and message["status"] == 302:
+            headers = [pair for pair in message["headers"] if pair[0].lower() != b"location"]
+            message["headers"] = [*headers, (b"location", b"/?sign-in=done")]
+        await send(message)
+
+    return guarded

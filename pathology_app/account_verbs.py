@@ -1,0 +1,102 @@
+"""What `gemslide account …` does to the file of accounts."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import typer
+
+from pathology_app.access.account_file import Account, AccountError, account_path, changing_accounts, read_accounts
+from pathology_app.access.passwords import MAX_LENGTH, hash_password
+from pathology_app.commands import plain_errors
+from pipeline.errors import BadRecipeError
+from pipeline.project import open_project
+from training.foundation.settings import parse_section
+
+
+def run_add(
+    project: Path,
+    name: str,
+    roles: Sequence[str],
+    *,
+    reader: str,
+    slides: Sequence[str] | None,
+    email: str,
+    subject: str,
+) -> None:
+    with plain_errors(extra="app"):
+        path = account_path(open_project(project).root)
+        said = {"name": name, "roles": tuple(dict.fromkeys(roles)), "reader": reader, "email": email}
+        account = _account({**said, "subject": subject, "slides": tuple(slides) if slides else None})
+        if any(each.name == name for each in read_accounts(path).person):
+            raise AccountError(f"{name}: is in {path} already. `gemslide account remove {name}` takes it out.")
+        if not (email or subject):
+            account = account.model_copy(update={"password": hash_password(_password(name))})
+        with changing_accounts(path) as accounts:
+            accounts.append(account)
+        typer.echo(f"{name} may sign in as {', '.join(account.roles)} ({path})")
+
+
+def run_remove(project: Path, name: str) -> None:
+    with plain_errors(extra="app"):
+        path = account_path(open_project(project).root)
+        with changing_accounts(path) as accounts:
+            accounts.remove(_found(accounts, name, path))
+        typer.echo(f"{name} may not sign in any more ({path})")
+
+
+def run_passwd(project: Path, name: str) -> None:
+    with plain_errors(extra="app"):
+        path = account_path(open_project(project).root)
+        _found(read_accounts(path).person, name, path)
+        hashed = hash_password(_password(name))
+        with changing_accounts(path) as accounts:
+            at = accounts.index(_found(accounts, name, path))
+            accounts[at] = accounts[at].model_copy(update={"password": hashed})
+        typer.echo(f"{name} has a new password, and is signed out everywhere")
+
+
+def run_list(project: Path, *, as_json: bool) -> None:
+    with plain_errors(extra="app"):
+        path = account_path(open_project(project).root)
+        accounts = read_accounts(path).person
+        for account in accounts:
+            said = account.model_dump(mode="json", exclude={"password"}, exclude_none=True)
+            said["signs_in"] = "by password" if account.password else "at the provider"
+            typer.echo(json.dumps(said) if as_json else _line(said))
+        if not accounts and not as_json:
+            typer.echo(f"nobody: {path} has no accounts, or is not there. `gemslide account add NAME --role reader`")
+
+
+def _account(said: dict[str, object]) -> Account:
+    return parse_section(Account, said, where="account")
+
+
+def _found(accounts: Sequence[Account], name: str, path: Path) -> Account:
+    found = next((each for each in accounts if each.name == name), None)
+    if found is None:
+        raise AccountError(f"{name}: is not in {path}. `gemslide account list` shows who is.")
+    return found
+
+
+def _password(name: str) -> str:
+    """Typed twice without being shown; from a pipe, its first line."""
+    if sys.stdin.isatty():
+        password: str = typer.prompt(f"Password for {name}", hide_input=True, confirmation_prompt=True)
+        return password
+    line = sys.stdin.readline(MAX_LENGTH + 2).rstrip("\r\n")
+    if not line:
+        raise BadRecipeError("no password on standard input. Write it there as one line, or run this on a terminal.")
+    return line
+
+
+def _line(said: dict[str, object]) -> str:
+    words = [f"{key} {_words(value)}" for key, value in said.items() if key != "name" and value]
+    return f"{said['name']}: " + "; ".join(words).replace("signs_in ", "signs in ")
+
+
+def _words(value: object) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -1,0 +1,71 @@
+"""Entries of the project's log, as a table of the page and as CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from pathology_app import html_tables
+from pathology_app.html_tables import Column, Link
+from pathology_app.log_link import LogLink
+from pipeline.study import STUDY_SUBJECT
+
+COLUMNS = (
+    Column("Entry", "number"),
+    Column("When (UTC)", "fixed"),
+    Column("Who", "text"),
+    Column("What", "text"),
+    Column("About", "text"),
+    Column("Details", "long"),
+)
+CSV_COLUMNS = ("entry", "utc", "who", "what", "about", "why", "details", "hash")
+_SLIDE = "slide "
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def log_html(entries: Iterable[Any], link: LogLink) -> str:
+    """The page's table; a slide's name leads to all entries about it."""
+    return html_tables.table(COLUMNS, [_cells(entry, link) for entry in entries], label="Log, newest first")
+
+
+def csv_lines(entries: Iterable[Any]) -> Iterator[str]:
+    """Lines of CSV without the heading. What a spreadsheet would take for a formula begins with an apostrophe."""
+    for entry in entries:
+        cells = (
+            entry.seq, entry.utc, entry.actor, entry.action, entry.subject, entry.why, entry.details, entry.hash,
+        )  # fmt: skip
+        yield csv_line([_plain(cell) for cell in cells])
+
+
+def csv_line(cells: Iterable[object]) -> str:
+    """One line."""
+    line = io.StringIO()
+    csv.writer(line).writerow(cells)
+    return line.getvalue()
+
+
+def _cells(entry: Any, link: LogLink) -> tuple[object, ...]:
+    subject = "the log" if entry.subject == STUDY_SUBJECT else entry.subject or "erased"
+    slide_id = subject.removeprefix(_SLIDE)
+    about: object = subject
+    if slide_id != subject and not link.slide:
+        about = Link(slide_id, LogLink(slide=slide_id).query())
+    when = entry.utc[:19].replace("T", " ")
+    return (entry.seq, when, entry.actor, entry.action, about, _details(entry))
+
+
+def _details(entry: Any) -> str:
+    said = json.loads(entry.details) if entry.details else {}
+    words = [f"{name}: {_words(value)}" for name, value in said.items()]
+    return "; ".join([*([entry.why] if entry.why else []), *words])
+
+
+def _words(value: object) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _plain(cell: object) -> object:
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA) else cell

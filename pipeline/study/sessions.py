@@ -1,0 +1,168 @@
+"""Sessions of the web app, and links that are good once, for all of its processes: in the ledger's database.
+
+Of a token only its SHA-256 is kept: whoever reads the database cannot come in by what it says.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from sqlalchemy import delete, insert, select, update
+
+from pipeline.study.attempts import WINDOW_S as WINDOW_S
+from pipeline.study.attempts import Attempts as Attempts
+from pipeline.study.chain import Change
+from pipeline.study.database import Database
+from pipeline.study.project_log import append_to_project
+from pipeline.study.tables import session
+
+Kind = Literal["session", "link", "exchange", "provider"]
+
+_KEPT_S = 24 * 3600
+"""How long rows stay after their end, so that an expired session can be told from a forged one."""
+_SEEN_AGAIN_S = 60.0
+"""A session in use is written to this often."""
+
+
+@dataclass(frozen=True)
+class Session:
+    """One row.
+
+    Attributes:
+        name: whose; None where nobody has a name.
+        stamp: what the account said when it was made; another since means that it is over.
+        made, seen, ends, revoked: seconds since 1970.
+    """
+
+    key: str
+    kind: Kind
+    name: str | None
+    stamp: str | None
+    made: float
+    seen: float
+    ends: float
+    revoked: float | None
+
+    def left_s(self, now: float, *, idle_s: float | None = None) -> float:
+        """Seconds until it ends; 0 where it has.
+
+        Args:
+            idle_s: how long it may go unused; None: for ever.
+        """
+        if self.revoked is not None:
+            return 0.0
+        ends = self.ends if idle_s is None else min(self.ends, self.seen + idle_s)
+        return max(0.0, ends - now)
+
+
+class Sessions:
+    """All sessions and links of one project.
+
+    Args:
+        clock: seconds since 1970.
+    """
+
+    def __init__(self, database: Database, *, clock: Callable[[], float] = time.time) -> None:
+        self.database, self._clock = database, clock
+
+    def now(self) -> float:
+        """Seconds since 1970."""
+        return self._clock()
+
+    def make(
+        self,
+        kind: Kind,
+        life_s: float,
+        *,
+        name: str | None = None,
+        stamp: str | None = None,
+        changes: Sequence[Change] = (),
+    ) -> str:
+        """A new token, good for `life_s` seconds; what the project's log says of it is one transaction with it."""
+        token = new_token()
+        self.put(key_of(token), kind, life_s, name=name, stamp=stamp, changes=changes)
+        return token
+
+    def put(
+        self,
+        key: str,
+        kind: Kind,
+        life_s: float,
+        *,
+        name: str | None = None,
+        stamp: str | None = None,
+        changes: Sequence[Change] = (),
+    ) -> None:
+        """The same for a key that is known. Raises: SQLAlchemy's IntegrityError where it is there already."""
+        now = self._clock()
+        row = {"token_sha256": key, "kind": kind, "name": name, "stamp": stamp}
+        with self.database.write() as connection:
+            connection.execute(delete(session).where(session.c.ends < now - _KEPT_S))
+            connection.execute(insert(session).values(row | {"made": now, "seen": now, "ends": now + life_s}))
+            append_to_project(connection, changes)
+
+    def take(self, key: str, kind: Kind, life_s: float) -> bool:
+        """Put a key that counts once; whether it was not there yet."""
+        with self.database.write() as connection:
+            if not self.database.is_sqlite:
+                connection.exec_driver_sql("LOCK TABLE session IN SHARE ROW EXCLUSIVE MODE")
+            if connection.execute(select(session.c.kind).where(session.c.token_sha256 == key)).first():
+                return False
+            now = self._clock()
+            row = {"token_sha256": key, "kind": kind, "made": now, "seen": now, "ends": now + life_s}
+            connection.execute(insert(session).values(row))
+            return True
+
+    def find(self, key: str) -> Session | None:
+        """A session or link by its key, also one that has ended; None where there was none."""
+        with self.database.read() as connection:
+            row = connection.execute(select(session).where(session.c.token_sha256 == key)).one_or_none()
+        return Session(*row) if row else None
+
+    def see(self, found: Session) -> Session:
+        """Note that a session is in use, now and then."""
+        now = self._clock()
+        if now - found.seen < _SEEN_AGAIN_S:
+            return found
+        with self.database.write() as connection:
+            connection.execute(update(session).where(session.c.token_sha256 == found.key).values(seen=now))
+        return Session(**{**vars(found), "seen": now})
+
+    def spend(self, token: str, kind: Kind) -> Session | None:
+        """What a token that is good once stands for; it is worth nothing from then on, in any process.
+
+        Returns:
+            None for a token that was spent, has ended, or is none of this kind.
+        """
+        key, now = key_of(token), self._clock()
+        chosen = (session.c.token_sha256 == key, session.c.kind == kind)
+        unspent = update(session).where(*chosen, session.c.revoked.is_(None), session.c.ends > now).values(revoked=now)
+        with self.database.write() as connection:
+            if connection.execute(unspent).rowcount != 1:
+                return None
+            row = connection.execute(select(session).where(*chosen)).one()
+        return Session(*row)
+
+    def revoke(self, key: str, changes: Sequence[Change] = ()) -> bool:
+        """End a session; whether it had not ended before."""
+        living = update(session).where(session.c.token_sha256 == key, session.c.revoked.is_(None))
+        with self.database.write() as connection:
+            if connection.execute(living.values(revoked=self._clock())).rowcount != 1:
+                return False
+            append_to_project(connection, changes)
+            return True
+
+
+def new_token() -> str:
+    """256 random bits, as they stand in a link or a cookie."""
+    return secrets.token_urlsafe(32)
+
+
+def key_of(token: str) -> str:
+    """By what a token is looked up: so the time of a look-up says nothing about tokens there are."""
+    return hashlib.sha256(token.encode(errors="replace")).hexdigest()

@@ -1,0 +1,71 @@
+"""`gemslide log …`"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from pipeline.cli_output import report_errors
+from pipeline.errors import UnreadableError
+from pipeline.project import open_project
+from pipeline.study import (
+    PROJECT_LOG,
+    Ledger,
+    LogFilter,
+    find_ledger,
+    project_history,
+    slide_subject,
+    verify_log,
+)
+
+_COLUMNS = ("seq", "utc", "actor", "action", "subject", "why", "details", "hash")
+
+
+def run_show(
+    project_dir: Path, slide: str | None, person: str | None, before: int | None, limit: int, *, as_json: bool
+) -> None:
+    wanted = LogFilter(slide_subject(slide) if slide else None, person, before)
+    with _opened(project_dir, as_json=as_json) as ledger:
+        entries = project_history(ledger, wanted, newest=limit)
+    for entry in entries:
+        typer.echo(json.dumps({name: getattr(entry, name) for name in _COLUMNS}) if as_json else _line(entry))
+    if not entries and not as_json:
+        typer.echo("nothing is logged that these options leave")
+
+
+def run_verify(project_dir: Path, *, as_json: bool) -> None:
+    with _opened(project_dir, as_json=as_json) as ledger:
+        if not project_history(ledger, LogFilter(), newest=1):
+            raise UnreadableError("the log has no entries: nobody has signed in, and nothing was looked at.")
+        verified = verify_log(ledger.database, PROJECT_LOG)
+    if as_json:
+        typer.echo(json.dumps(asdict(verified)))
+    else:
+        typer.echo(f"{verified.entries} entries, the last {verified.head[:16]}…")
+        for finding in verified.findings:
+            typer.echo(f"changed: {finding}", err=True)
+    if verified.findings:
+        raise typer.Exit(1)
+
+
+@contextmanager
+def _opened(project_dir: Path, *, as_json: bool) -> Iterator[Ledger]:
+    with report_errors(as_json=as_json):
+        found = find_ledger(open_project(project_dir))
+        if found is None:
+            raise UnreadableError(f"{project_dir}: the project has no ledger, and so no log.")
+        with found as ledger:
+            yield ledger
+
+
+def _line(entry: Any) -> str:
+    """One entry for people. What it says may have been written by strangers: only what can be printed is."""
+    said = [entry.utc[:19], entry.actor, entry.action, entry.subject or "erased", entry.why, entry.details]
+    words = "  ".join(str(each) for each in said if each not in (None, "", "{}"))
+    return f"{entry.seq}  " + "".join(each if each.isprintable() else "\ufffd" for each in words)

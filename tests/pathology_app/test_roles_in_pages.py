@@ -1,0 +1,142 @@
+"""What a page draws and does is decided on the server, whatever a browser says over its WebSocket."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from streamlit.proto.WidgetStates_pb2 import WidgetState
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+
+from pipeline.project import Project
+from pipeline.study import PROJECT_LOG, find_ledger
+from tests.pathology_app.signed_in import add_people, browser, cookie_of, sign_in
+from tests.pathology_app.small_project import SLIDE_ID, make_project
+from tests.pathology_app.small_study import STUDY, make_study
+from tests.pathology_app.started_app import StartedApp, started_app
+from tests.pathology_app.streamlit_socket import Tab, tab, texts
+
+pytestmark = pytest.mark.xdist_group("sign_in")
+
+STUDY_PAGE = f"study={STUDY}"
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("roles")
+    make_project(root)
+    make_study(root)
+    add_people(root)
+    return root
+
+
+@pytest.fixture(scope="module")
+def app(root: Path) -> Iterator[StartedApp]:
+    with started_app(root, root / "server.log") as app:
+        yield app
+
+
+def session(app: StartedApp, name: str) -> str:
+    with browser(app.url) as client:
+        sign_in(client, name)
+        return cookie_of(client)
+
+
+def form_of(drawn: list[Any], label: str) -> list[WidgetState]:
+    """What a browser says when the form with this button is filled in and sent."""
+    button = next(each.button for each in drawn if each.WhichOneof("type") == "button" and each.button.label == label)
+    states = [WidgetState(id=button.id, trigger_value=True)]
+    for each in drawn:
+        if each.WhichOneof("type") == "text_input" and each.text_input.form_id == button.form_id:
+            states.append(WidgetState(id=each.text_input.id, string_value="because"))
+    return states
+
+
+def test_a_reader_who_sends_a_coordinators_words_does_nothing(app: StartedApp, root: Path) -> None:
+    project = Project(root)
+    with tab(app, session(app, "cora")) as coras:
+        pause = form_of(coras.run(STUDY_PAGE), "Pause")
+    with tab(app, session(app, "rita")) as ritas:
+        assert "Pause" not in texts(ritas.run(STUDY_PAGE))
+        ritas.run(STUDY_PAGE, pause)
+    found = find_ledger(project)
+    assert found
+    with found as ledger:
+        assert ledger.study(STUDY).state == "running"
+        with tab(app, session(app, "cora")) as coras:
+            coras.run(STUDY_PAGE)
+            coras.run(STUDY_PAGE, pause)
+        assert ledger.study(STUDY).state == "paused"
+        (entry,) = ledger.history(STUDY, "study", newest=1)
+        assert (entry.actor, entry.why) == ("cora (web app)", "because")
+
+
+def test_other_peoples_slides_and_studies_are_on_no_page(app: StartedApp, root: Path) -> None:
+    with tab(app, session(app, "bob")) as bobs:
+        for query in ("", f"slide={SLIDE_ID}", f"compare={SLIDE_ID}~{SLIDE_ID}", f"study={STUDY}", "study="):
+            drawn = texts(bobs.run(query))
+            assert "Three sites" not in drawn
+            assert f"/tiles/{SLIDE_ID}" not in drawn
+            assert f"/thumbnails/{SLIDE_ID}" not in drawn
+        refused = texts(bobs.run(f"study={STUDY}&study_slide={SLIDE_ID}"))
+    assert "not in this ledger" in refused
+    found = find_ledger(Project(root))
+    assert found
+    with found as ledger:
+        hidden = ledger.history(PROJECT_LOG, "hidden slide")
+        assert {row.actor for row in hidden} == {"bob (web app)"}
+        assert not [row for row in ledger.history(PROJECT_LOG, f"slide {SLIDE_ID}") if row.actor.startswith("bob")]
+
+
+def test_the_log_is_drawn_for_admins_only(app: StartedApp) -> None:
+    for name, may in (("rita", False), ("cora", False), ("ada", True)):
+        with tab(app, session(app, name)) as opened:
+            drawn = texts(opened.run("log="))
+        assert ("signed in" in drawn) == may
+        assert ("You may not see who looked at what" in drawn) != may
+
+
+def test_a_slide_is_logged_once_for_each_opening(app: StartedApp, root: Path) -> None:
+    cookie = session(app, "ada")
+    for _ in range(2):
+        with tab(app, cookie) as opened:
+            for _ in range(3):
+                assert f"/tiles/{SLIDE_ID}" in texts(opened.run(f"slide={SLIDE_ID}"))
+    found = find_ledger(Project(root))
+    assert found
+    with found as ledger:
+        views = [row for row in ledger.history(PROJECT_LOG, f"slide {SLIDE_ID}") if row.actor == "ada (web app)"]
+    assert [row.details for row in views] == ['{"model":"demo-0a1b2c3d","page":"slide"}'] * 2
+
+
+def test_a_websocket_without_a_session_is_refused(app: StartedApp) -> None:
+    forged = f"gemslide_session_{app.port}=guessed"
+    for cookie in ("", forged):
+        with pytest.raises(InvalidStatus, match="401"), tab(app, cookie):
+            pass
+
+
+def test_a_browser_that_says_it_is_another_is_not(app: StartedApp) -> None:
+    with tab(app, session(app, "rita"), **{"X-Gemslide-Visitor": "x open"}) as opened:
+        assert "You may not see who looked at what" in texts(opened.run("log="))
+
+
+def test_who_signs_out_is_out_in_every_open_tab(app: StartedApp) -> None:
+    with browser(app.url) as client:
+        sign_in(client, "rita")
+        with tab(app, cookie_of(client)) as opened:
+            assert "Worklist" in texts(opened.run(""))
+            token = client.get("/sign-out").text.split('name="form" value="')[1].split('"')[0]
+            client.post("/sign-out", data={"form": token})
+            drawn = texts(opened.run(f"slide={SLIDE_ID}"))
+            assert "You are signed out" in drawn
+            assert f"/tiles/{SLIDE_ID}" not in drawn
+            with pytest.raises(ConnectionClosed):  # within seconds
+                _run_for_ever(opened)
+
+
+def _run_for_ever(opened: Tab) -> None:
+    while True:
+        opened.run("")
