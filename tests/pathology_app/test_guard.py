@@ -268,7 +268,7 @@ def test_what_is_no_name_is_refused(name: str) -> None:
 POST = {"origin": "http://127.0.0.1:8501", "content-length": "20"}
 
 
-def test_what_annotates_may_be_sent_by_the_apps_own_pages() -> None:
+def test_what_annotates_may_be_sent_by_the_apps_own_pages(guard: Make) -> None:
     for path in ("/annotations/S-001", "/annotations/S-001/join", "/annotations/S-001/import"):
         assert ask(guard(), path, POST, method="POST").status == 200
 
@@ -286,24 +286,24 @@ def test_what_annotates_may_be_sent_by_the_apps_own_pages() -> None:
         ({**POST, "transfer-encoding": "chunked"}, 413),
     ],
 )
-def test_what_strangers_send_and_what_is_too_much_is_refused(headers: dict[str, str], status: int) -> None:
+def test_what_strangers_send_and_what_is_too_much_is_refused(guard: Make, headers: dict[str, str], status: int) -> None:
     assert ask(guard(), "/annotations/S-001", dict(headers), method="POST").status == status
 
 
 @pytest.mark.parametrize(
     "path", ["/annotations/", "/annotations/a/b/c", "/annotations/a/changes", "/tiles/S-001/0/0_0"]
 )
-def test_nothing_is_sent_where_nothing_is_taken(path: str) -> None:
+def test_nothing_is_sent_where_nothing_is_taken(guard: Make, path: str) -> None:
     assert ask(guard(), path, dict(POST), method="POST").status == 405
 
 
-def test_who_is_not_logged_in_sends_nothing() -> None:
+def test_who_is_not_logged_in_sends_nothing(guard: Make) -> None:
     assert ask(guard(everybody_logs_in=True), "/annotations/S-001", dict(POST), method="POST").status == 401
 
 
 @pytest.mark.parametrize(
     "path", ["/coverage/S-001.json", "/hotspots/S-001/m-0.json?study=s&reader=r&session=1&position=1"]
 )
-def test_what_was_looked_at_and_judged_may_be_sent_by_the_apps_own_pages(path: str) -> None:
+def test_what_was_looked_at_and_judged_may_be_sent_by_the_apps_own_pages(guard: Make, path: str) -> None:
     assert ask(guard(), path, POST, method="POST").status == 200
     assert ask(guard(), path, {**POST, "content-length": "65537"}, method="POST").status == 413

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import httpx
 import pytest
-from pathology_app.access.tokens import Login
 from starlette.applications import Starlette
 
+from pathology_app.access.environment import sign_in_here
 from pathology_app.access.guard import Access
 from pathology_app.asgi import create_app
 from pathology_app.tiles import routes
@@ -185,7 +185,7 @@ def test_many_readers_at_once_get_each_tile_right_and_memory_stays_bounded(proje
 
 @pytest.mark.usefixtures("serve_project")
 def test_the_app_compresses_its_script_and_no_tile() -> None:
-    app = create_app(Access(Login(lambda _: None)))
+    app = create_app(Access(sign_in_here(None)))
     links = [TILE, BETWEEN, OVERLAY, THUMBNAIL, f"/viewer/{bundle_path().name}"]
 
     async def run() -> list[httpx.Response]:
