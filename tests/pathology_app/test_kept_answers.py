@@ -12,6 +12,8 @@ import httpx
 import pytest
 from starlette.applications import Starlette
 
+from pathology_app.access.environment import sign_in_here
+from pathology_app.access.guard import Access
 from pathology_app.asgi import create_app
 from pathology_app.tiles import routes
 from pathology_app.tiles.body_cache import BodyCache
@@ -183,7 +185,7 @@ def test_many_readers_at_once_get_each_tile_right_and_memory_stays_bounded(proje
 
 @pytest.mark.usefixtures("serve_project")
 def test_the_app_compresses_its_script_and_no_tile() -> None:
-    app = create_app()
+    app = create_app(Access(sign_in_here(None)))
     links = [TILE, BETWEEN, OVERLAY, THUMBNAIL, f"/viewer/{bundle_path().name}"]
 
     async def run() -> list[httpx.Response]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import re
+import shutil
 import signal
 import urllib.parse
 from collections.abc import Iterator
@@ -42,12 +43,14 @@ class Site:
 def site(project: Project, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     nginx_program()
     folder, sockets = tmp_path_factory.mktemp("site"), [listening_socket(), listening_socket()]
+    root = folder / "project"  # links are kept in its ledger
+    shutil.copytree(project.root, root)
     names = [word for each in sockets for word in ("--name", f"{NAME}:{each.getsockname()[1]}")]
     with ExitStack() as stack:
 
         def started(name: str, *options: str) -> StartedApp:
-            command = [GEMSLIDE, "app", "--project", project.root, "--port", "0", *names, *options]
-            return stack.enter_context(started_app(project.root, folder / f"{name}.log", command=command))
+            command = [GEMSLIDE, "app", "--project", root, "--port", "0", *names, *options]
+            return stack.enter_context(started_app(root, folder / f"{name}.log", command=command))
 
         pages = started("pages")
         tiles = [started(f"tiles-{index}", "--tiles-only") for index in range(2)]
@@ -115,6 +118,14 @@ def test_without_a_session_and_with_a_forged_one_nobody_comes_in(site: Site, pat
     for headers, code in (({}, "log_in"), ({"Cookie": forged}, "session_is_over")):
         answer = httpx.get(site.everybody.url + path, headers=headers)
         assert (answer.status_code, answer.json()["code"]) == (401, code)
+
+
+def test_who_logs_in_at_the_app_is_let_in_by_the_tile_processes(site: Site) -> None:
+    httpx.get(site.everybody.url)  # asks for a link
+    token = site.pages.next_link().partition("token=")[2]
+    with httpx.Client(base_url=site.everybody.url) as client:
+        assert client.get("/", params={"token": token}).status_code == 303
+        assert [client.get(link).status_code for link in (*LINKS, *OTHERS)] == [200] * (len(LINKS) + len(OTHERS))
 
 
 def test_a_page_of_a_stranger_gets_neither_tile_nor_websocket(site: Site) -> None:

@@ -75,11 +75,21 @@ def test_a_reader_who_sends_a_coordinators_words_does_nothing(app: StartedApp, r
 
 def test_other_peoples_slides_and_studies_are_on_no_page(app: StartedApp, root: Path) -> None:
     with tab(app, session(app, "bob")) as bobs:
-        for query in ("", f"slide={SLIDE_ID}", f"compare={SLIDE_ID}~{SLIDE_ID}", f"study={STUDY}", "study="):
+        for query in (
+            "",
+            f"slide={SLIDE_ID}",
+            f"compare={SLIDE_ID}~{SLIDE_ID}",
+            f"study={STUDY}",
+            "study=",
+            "page=runs",
+        ):
             drawn = texts(bobs.run(query))
             assert "Three sites" not in drawn
             assert f"/tiles/{SLIDE_ID}" not in drawn
             assert f"/thumbnails/{SLIDE_ID}" not in drawn
+        assert "0 of 0 slides" not in texts(bobs.run(""))
+        assert "No slides in this project" in texts(bobs.run(""))
+        assert "Runs name slides of others" in texts(bobs.run("page=runs"))
         refused = texts(bobs.run(f"study={STUDY}&study_slide={SLIDE_ID}"))
     assert "not in this ledger" in refused
     found = find_ledger(Project(root))

@@ -12,7 +12,9 @@ import httpx
 import pytest
 
 from pathology_app.access.account_file import ACCOUNTS_FILE, changing_accounts
+from pathology_app.access.openings import FOLDERS
 from pathology_app.access.people import Role
+from pathology_app.access.slide_gate import SLIDE_FOLDERS
 from pipeline.project import Project
 from pipeline.study import PROJECT_LOG, LogFilter, find_ledger, project_history, verify_log
 from tests.pathology_app.signed_in import PASSWORD, add_people, browser, cookie_of, hashed, sign_in
@@ -26,6 +28,14 @@ TILE = f"/tiles/{SLIDE_ID}/0/0_0"
 OF_SLIDE = (
     TILE, f"/overlays/{SLIDE_ID}/{MODEL_ID}/0.png", f"/layers/{SLIDE_ID}/tissue.png", f"/thumbnails/{SLIDE_ID}.jpg",
 )  # fmt: skip
+
+EVERYTHING = (
+    *OF_SLIDE, f"/colour/{SLIDE_ID}", f"/damaged/{SLIDE_ID}.png", f"/heatmaps/{SLIDE_ID}/{MODEL_ID}/0.png",
+    f"/exports/{SLIDE_ID}/{MODEL_ID}/predictions.csv", f"/annotations/{SLIDE_ID}/changes",
+    f"/annotations/{SLIDE_ID}/qupath.geojson", f"/coverage/{SLIDE_ID}.json", f"/hotspots/{SLIDE_ID}/{MODEL_ID}.json",
+    f"/crops/{SLIDE_ID}/100_100.jpg",
+)  # fmt: skip
+"""A link of every route that has a slide in its path."""
 
 
 @pytest.fixture(scope="module")
@@ -111,12 +121,29 @@ def test_a_session_is_drawn_anew_whatever_a_browser_brings_along(client: httpx.C
 
 def test_other_peoples_slides_are_not_there(client: httpx.Client, root: Path) -> None:
     sign_in(client, "bob")
-    for path in OF_SLIDE:
+    for path in EVERYTHING:
         answer = client.get(path)
         assert (answer.status_code, answer.json()["code"]) == (404, "unknown_name")
         assert client.get(path.replace(SLIDE_ID, "S-999")).json()["message"] == answer.json()["message"].replace(
             SLIDE_ID, "S-999"
         )
+
+
+def test_every_folder_with_slides_is_among_those_that_are_tried() -> None:
+    assert {path.split("/")[1] for path in EVERYTHING} == set(SLIDE_FOLDERS.split())
+    assert set(FOLDERS.split()) - set(SLIDE_FOLDERS.split()) == {"static", "viewer"}
+
+
+def test_nobody_sends_anything_about_other_peoples_slides(client: httpx.Client) -> None:
+    sign_in(client, "bob")
+    for path in (f"/annotations/{SLIDE_ID}", f"/coverage/{SLIDE_ID}.json", f"/hotspots/{SLIDE_ID}/{MODEL_ID}.json"):
+        assert client.post(path, json={}).status_code == 404
+
+
+def test_a_role_that_may_not_annotate_sends_no_annotations(client: httpx.Client) -> None:
+    sign_in(client, "cora")
+    answer = client.post(f"/annotations/{SLIDE_ID}", json={})
+    assert (answer.status_code, answer.json()["code"]) == (403, "forbidden")
 
 
 def test_the_log_is_for_those_who_may_see_it(client: httpx.Client, app: StartedApp) -> None:
@@ -171,7 +198,7 @@ def test_guessing_is_stopped_and_does_not_stop_others(client: httpx.Client, root
     ("headers", "body", "status"),
     [
         ({}, b"x" * 20_000, 413),
-        ({"Transfer-Encoding": "chunked"}, None, 411),
+        ({"Transfer-Encoding": "chunked"}, None, 413),
         ({"Origin": "http://evil.example"}, b"name=ada", 403),
         ({"Sec-Fetch-Site": "cross-site"}, b"name=ada", 403),
         ({"Content-Type": "application/x-www-form-urlencoded"}, b"name=ada&password=x", 403),
