@@ -22,7 +22,7 @@ def check_body(scope: Scope, opening: Opening | None) -> None:
             raise RefusedError(413, "body", "A question to this app has no body.")
         return
     if "transfer-encoding" in headers or len(lengths) != 1 or not (lengths[0].isascii() and lengths[0].isdecimal()):
-        raise RefusedError(413, "length", "Say once, by Content-Length, how long the body is.")
+        raise RefusedError(411, "length", "Say once, by Content-Length, how long the body is.")
     if len(lengths[0]) > 12 or int(lengths[0]) > opening.max_body_bytes:
         raise RefusedError(413, "body", f"A body of at most {opening.max_body_bytes:,} bytes is taken here.")
 
