@@ -198,7 +198,7 @@ def test_guessing_is_stopped_and_does_not_stop_others(client: httpx.Client, root
     ("headers", "body", "status"),
     [
         ({}, b"x" * 20_000, 413),
-        ({"Transfer-Encoding": "chunked"}, None, 413),
+        ({"Transfer-Encoding": "chunked"}, None, 411),
         ({"Origin": "http://evil.example"}, b"name=ada", 403),
         ({"Sec-Fetch-Site": "cross-site"}, b"name=ada", 403),
         ({"Content-Type": "application/x-www-form-urlencoded"}, b"name=ada&password=x", 403),
