@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -23,6 +24,7 @@ COLUMNS = (
 )
 CSV_COLUMNS = ("entry", "utc", "who", "what", "about", "why", "details", "hash")
 _SLIDE = "slide "
+_HASH = re.compile(r"[0-9a-f]{64}")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -64,6 +66,8 @@ def _details(entry: Any) -> str:
 
 
 def _words(value: object) -> str:
+    if isinstance(value, str) and _HASH.fullmatch(value):
+        return f"{value[: html_tables.SHORT_HASH]}…"
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 

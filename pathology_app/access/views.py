@@ -19,7 +19,7 @@ from pathology_app.study_ledger import current_study_ledger
 from pathology_app.tiles.cache import current_cache
 from pipeline.study import Change, Ledger, LogFilter, log_in_project, project_history, slide_subject
 
-LOOKED = "slide looked at"
+OPENED = "slide opened"
 REFUSED_SLIDE = "hidden slide"
 _MAX_REMEMBERED = 20_000
 _LOOKS_BACK = 50
@@ -69,7 +69,7 @@ def ledger_of(sign_in: SignIn | None) -> Ledger | None:
 def log(ledger: Ledger | None, person: Person, slide_id: str, details: Mapping[str, str]) -> None:
     """Put one view into the log. Raises: as `log_in_project`."""
     if ledger is not None:
-        log_in_project(ledger, [Change(person.actor, LOOKED, slide_subject(slide_id), details=details)])
+        log_in_project(ledger, [Change(person.actor, OPENED, slide_subject(slide_id), details=details)])
 
 
 def _is_logged(ledger: Ledger, sign_in: SignIn, key: str, person: Person, slide_id: str) -> bool:
@@ -78,7 +78,7 @@ def _is_logged(ledger: Ledger, sign_in: SignIn, key: str, person: Person, slide_
     begun = datetime.fromtimestamp(session.made if session else 0, UTC).strftime("%Y-%m-%dT%H:%M:%S")
     wanted = LogFilter(subject=slide_subject(slide_id), actor=person.actor)
     entries = project_history(ledger, wanted, newest=_LOOKS_BACK)
-    return any(entry.action == LOOKED and entry.utc >= begun for entry in entries)
+    return any(entry.action == OPENED and entry.utc >= begun for entry in entries)
 
 
 def is_viewed(key: str, slide_id: str) -> bool:

@@ -162,7 +162,7 @@ def test_tiles_without_a_page_are_a_view_in_the_log_once(client: httpx.Client, r
     for path in (TILE, TILE.replace("0_0", "1_0"), OF_SLIDE[1]):
         assert client.get(path).status_code == 200
     assert entries(root, actor="cora", subject=f"slide {SLIDE_ID}") == [
-        ("cora (web app)", "slide looked at", f"slide {SLIDE_ID}")
+        ("cora (web app)", "slide opened", f"slide {SLIDE_ID}")
     ]
 
 
