@@ -53,7 +53,7 @@ FILES = (
     "killed_writers", "rival_writers", "hostile_names", "hostile_packages", "hostile_tables", "damaged_projects",
     "bit_rot", "leaks",
 )  # fmt: skip
-WEB = ("web_strangers", "web_projects", "web_slow", "web_many")
+WEB = ("web_strangers", "web_insiders", "web_projects", "web_slow", "web_many")
 
 
 def parts(seed: int, cases: int) -> list[Part]:
