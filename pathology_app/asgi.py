@@ -40,6 +40,8 @@ OPTIONS = {
     "client.toolbarMode": "viewer",
     "client.showErrorDetails": "none",
     "logger.level": "warning",
+    "logger.enableRich": False,  # it would print to stdout, where a log does not look
+    "client.showErrorLinks": False,
     # Light or dark as the browser is, since no base is chosen.
     "theme.light.primaryColor": "#b0175b",
     "theme.dark.primaryColor": "#ff7fb2",

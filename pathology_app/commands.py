@@ -53,16 +53,11 @@ def app(
             "readers.",
         ),
     ] = False,
-    slides: Annotated[
-        list[Path] | None,
-        typer.Option(
-            file_okay=False,
-            exists=True,
-            help="Folder outside the project whose slides may be ingested from the app. Repeatable.",
-        ),
-    ] = None,
 ) -> None:
-    """Show the project's slides and predictions in a web browser. Research use only."""
+    """Show the project's slides and predictions in a web browser. Research use only.
+
+    Slides in the project's incoming/ can be ingested from the app; GEMSLIDE_SLIDES names further folders.
+    """
     with plain_errors(extra="app"):
         from pathology_app.server import serve
 
@@ -73,7 +68,6 @@ def app(
             names=name or (),
             login=login,
             tiles_only=tiles_only,
-            slides=slides or (),
         )
 
 

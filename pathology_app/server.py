@@ -17,7 +17,7 @@ from pathology_app.access.guard import Access
 from pathology_app.access.names import Names, bracketed, is_loopback, parse_names
 from pathology_app.access.sign_in import SignIn
 from pathology_app.access.timeouts import Timeouts, protocol_with
-from pathology_app.jobs.offers import SLIDES_VARIABLE
+from pathology_app.jobs.offers import check_slide_folders
 from pathology_app.tiles.cache import PROJECT_VARIABLE
 from pipeline.config import load_settings
 from pipeline.errors import GemslideError
@@ -50,7 +50,6 @@ def serve(
     names: Sequence[str] = (),
     login: bool = False,
     tiles_only: bool = False,
-    slides: Sequence[Path] = (),
     timeouts: Timeouts | None = None,
 ) -> None:
     """Serve one project until interrupted.
@@ -61,22 +60,20 @@ def serve(
         port: None takes what `gemslide.toml` says (8501), and another port when that one is taken; 0 takes any free
             one.
         names: under which the app may be called, beside the address it listens on.
-        slides: folders outside the project whose slides may be ingested from the app.
         login: whether everybody logs in with links that stand on the terminal, callers from this computer, too. With
             accounts or a provider everybody signs in anyway, and there are no links.
         tiles_only: the tile routes without the pages. Whoever has to log in does so at the app with the pages.
 
     Raises:
         NobodySignsInError: an address that other computers reach, and neither accounts nor a provider nor `login`.
-        BadRecipeError: `gemslide.toml` or a name does not hold together.
+        BadRecipeError: `gemslide.toml`, a name or `GEMSLIDE_SLIDES` does not hold together.
         CannotListenError: the address is not this computer's, or the port is taken.
     """
     create = _factory(tiles_only)
     settings = load_settings(open_project(project).settings_path).app
     given = Names(parse_names(names))
     os.environ[PROJECT_VARIABLE] = str(project.resolve())
-    if slides:
-        os.environ[SLIDES_VARIABLE] = os.pathsep.join(str(folder.resolve()) for folder in slides)
+    check_slide_folders()
     ports = [settings.port, 0] if port is None else [port]
     listening = listen(host or settings.host, ports)
     app = create(_access(project, listening, given, login=login, tiles_only=tiles_only))

@@ -236,7 +236,7 @@ class AppConfig(Section):
     """Runs that the app starts beside each other; 0: it starts none."""
     slide_folders: tuple[str, ...] = ("incoming",)
     """Folders in the project whose slides and manifests can be ingested from the app. A folder elsewhere is named by
-    who starts the app (`--slides`): a project that somebody sent must not open this computer's."""
+    who starts the app (`GEMSLIDE_SLIDES`): a project that somebody sent must not open this computer's."""
 
     @field_validator("slide_folders")
     @classmethod
@@ -244,8 +244,8 @@ class AppConfig(Section):
         for folder in folders:
             if not folder or "\0" in folder or Path(folder).is_absolute() or ".." in Path(folder).parts:
                 raise ValueError(
-                    "name folders inside the project, by paths from there; those elsewhere with "
-                    "`gemslide app --slides FOLDER`"
+                    "name folders inside the project, by paths from there; those elsewhere in the variable "
+                    "GEMSLIDE_SLIDES of whoever starts the app"
                 )
         return folders
 

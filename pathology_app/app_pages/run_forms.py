@@ -87,7 +87,7 @@ def _ingest(project: Project) -> Command | None:
     st.caption(
         as_markdown(
             f"Slides and manifests are looked for in: {names}. `[app] slide_folders` in gemslide.toml names folders of "
-            "the project; `gemslide app --slides FOLDER` others."
+            "the project; whoever starts the app names others in `GEMSLIDE_SLIDES`."
         )
     )
     if not offered:

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from pipeline.cohort.manifest import SLIDE_SUFFIXES, Cohort, load_cohort
-from pipeline.errors import GemslideError
+from pipeline.errors import BadRecipeError, GemslideError
 from pipeline.project import Project
 from pipeline.slide_names import MANIFEST_SUFFIX, included_in
 from pipeline.study.protocol import PROTOCOL_FILE
@@ -31,6 +31,24 @@ class BadRunError(GemslideError):
     code = "bad_run"
 
 
+def check_slide_folders() -> None:
+    """Whether the folders outside the project can be used, told to whoever starts the app.
+
+    Raises:
+        BadRecipeError: one is no folder, or not named by its whole path.
+    """
+    for name in _named_outside():
+        if not os.path.isabs(name) or not os.path.isdir(name):
+            raise BadRecipeError(
+                f"{SLIDES_VARIABLE}: {name!r:.200} is not the whole path of a folder. Name folders as in PATH, "
+                f"separated by {os.pathsep!r}."
+            )
+
+
+def _named_outside() -> list[str]:
+    return [name for name in os.environ.get(SLIDES_VARIABLE, "").split(os.pathsep) if name]
+
+
 @dataclass(frozen=True)
 class SlideFolders:
     """Folders whose slides and manifests may be ingested.
@@ -46,7 +64,7 @@ class SlideFolders:
     @classmethod
     def of(cls, project: Project, slide_folders: Sequence[str]) -> SlideFolders:
         """The project's own (`[app] slide_folders`), and those that whoever started the app has named."""
-        outside = [Path(name) for name in os.environ.get(SLIDES_VARIABLE, "").split(os.pathsep) if os.path.isabs(name)]
+        outside = [Path(name) for name in _named_outside() if os.path.isabs(name)]
         root = project.root.resolve()
         folders: dict[str, Path] = {}
         for path in [*(root / name for name in slide_folders), *outside]:
@@ -94,7 +112,7 @@ class SlideFolders:
             raise BadRunError(
                 f"{path.name}: {outside} of its {len(entries)} slides lie outside of the folders that may be ingested "
                 f"from ({', '.join(self.folders)}). Ingest it on the command line, or let who runs this app name "
-                "the folder with --slides."
+                f"the folder in {SLIDES_VARIABLE}."
             )
         return cohort
 

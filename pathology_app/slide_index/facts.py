@@ -86,6 +86,7 @@ def stamp_of(project: Project, slide_id: str) -> str:
     """A word for a slide's files as they are now. Reads nothing but when and where they were written.
 
     Raises:
+        BadManifestError: the folder's name is no slide's.
         OSError: the folder may not be read.
     """
     store = project.store_path(slide_id)

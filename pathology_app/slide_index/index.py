@@ -68,7 +68,7 @@ class SlideIndex:
     def facts(self, listed: Listed) -> SlideFacts:
         """A slide's facts as its files are now: from the index where they are the same, else read."""
         if listed.facts is not None:
-            with suppress(OSError):
+            with suppress(*READ_ERRORS):
                 if listed.facts.stamp == stamp_of(self._project, listed.slide_id):
                     return listed.facts
         facts = read_facts(self._cache, listed.slide_id)

@@ -101,7 +101,7 @@ class Sweeper:
         """A slide's facts, and whether its files had to be read for them."""
         try:
             stamp = stamp_of(self._project, slide_id)
-        except OSError:
+        except READ_ERRORS:  # said by read_facts
             stamp = ""
         for known in (self._said.get(slide_id), (self._kept or {}).get(slide_id)):
             if known and stamp and known.stamp == stamp:

@@ -97,10 +97,11 @@ class StudyCluster(SLURMCluster):  # type: ignore[misc]  # it has no types
             self.worker_spec.update(self.new_worker_spec())
         try:
             await self._correct_state()
-        except RuntimeError:  # dask-jobqueue keeps them as if they had been accepted
+        except (RuntimeError, ValueError) as error:  # ValueError: sbatch told no job's number
+            # dask-jobqueue keeps them as if they had been accepted.
             for name in [name for name, job in self.workers.items() if not job.job_id]:
                 self._created.discard(self.workers.pop(name))
-            raise
+            raise RuntimeError(str(error)) from error
 
     def forget_ended(self) -> list[str]:
         """Jobs that SLURM has ended before their worker came; where it is not known, none.

@@ -41,13 +41,14 @@ def test_the_verbs_are_those_of_the_contract_and_have_at_most_five_options_of_th
 
     assert set(found) == {
         "doctor", "info", "cohort init", "cohort check", "cohort pseudonymize",
-        "annotations check", "annotations convert", "ingest", "verify", "qc",
+        "annotations check", "annotations convert", "annotations import", "annotations export",
+        "ingest", "verify", "qc",
         "tile", "plan", "train", "infer", "evaluate", "compare", "export", "demo",
         "model export", "model import", "model check", "model card", "check-invariance",
         "study init", "study begin", "study run", "study work", "study script", "study status", "study pause",
         "study resume", "study retry", "study prioritize", "study amend", "study erase", "study export",
         "study reproduce", "study report", "study verify", "study key", "study anchor", "study countersign",
-        "study sign",
+        "study sign", "log show", "log verify",
     }  # fmt: skip
     for name, command in found.items():
         assert len(options_of(command)) <= MAX_OWN_OPTIONS, name

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from pathology_app.jobs.commands import infer_command, ingest_command, study_command, train_command
-from pathology_app.jobs.offers import SLIDES_VARIABLE, BadRunError, SlideFolders, recipes
+from pathology_app.jobs.offers import SLIDES_VARIABLE, BadRunError, SlideFolders, check_slide_folders, recipes
 from pipeline.cli import cli
 from pipeline.config import load_settings
 from pipeline.errors import BadManifestError, BadRecipeError
@@ -135,6 +135,15 @@ def test_a_folder_elsewhere_counts_where_the_operator_names_it_and_not_the_proje
         project.settings_path.write_text(f"[app]\nslide_folders = [{folder!r}]\n")
         with pytest.raises(BadRecipeError, match="inside the project"):
             load_settings(project.settings_path)
+
+
+@pytest.mark.parametrize("named", ["relative", "/nowhere/at/all", __file__])
+def test_whoever_starts_the_app_is_told_that_a_folder_cannot_be_used(
+    named: str, project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(SLIDES_VARIABLE, os.pathsep.join([str(project.root), named]))
+    with pytest.raises(BadRecipeError, match=f"{SLIDES_VARIABLE}: '{named}' is not the whole path of a folder"):
+        check_slide_folders()
 
 
 def test_recipes_are_the_projects_and_the_shipped_ones(project: Project) -> None:

@@ -12,8 +12,10 @@ PROGRAMS = {
         echo "$@" >> "$CALLS"
     """,
     "sbatch": """
+        exec {lock}> "$CALLS.lock"; flock $lock  # two are called at a time
         number=$(($(cat "$CALLS.n" 2> /dev/null || echo 100) + 1))
         echo $number > "$CALLS.n"
+        exec {lock}>&-
         cp "$1" "$CALLS.$number.sh"
         SLURM_JOB_ID=$number setsid bash "$CALLS.$number.sh" > "$CALLS.$number.out" 2>&1 &
         echo $! > "$CALLS.$number.pid"
