@@ -189,4 +189,6 @@ def _show_pages(link: WorklistLink, number: int, pages: int, caption: str) -> No
         return
     row.caption(f"Page {number:,} of {pages:,}", width="content")
     for label, to in (("Previous", number - 1), ("Next", number + 1)):
-        row.button(label, key=f"to_{label}", disabled=not 1 <= to <= pages, on_click=go, args=(link.to(page=to),))
+        if row.button(label, key=f"to_{label}", disabled=not 1 <= to <= pages):
+            go(link.to(page=to))
+            st.rerun()  # the whole page: this fragment would show the same link again
