@@ -14,13 +14,13 @@ from pipeline.project import Project
 from pipeline.review import annotations_of, save
 from pipeline.study import PROJECT_LOG, find_ledger, open_ledger, verify_log
 from tests.browser.conftest import ARTIFACTS, wait_for
+from tests.browser.on_slide import HOOK, click, drag
 from tests.pathology_app.small_project import SLIDE_ID, make_project
 from tests.pathology_app.started_app import GEMSLIDE, StartedApp, started_app
 
 if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext, Page
 
-HOOK = "window.__gemslide"
 READY = f"{HOOK} && {HOOK}.isSettled() && {HOOK}.annotations.isSettled()"
 SAVED = f"{HOOK}.annotations.isSaved()"
 
@@ -56,25 +56,6 @@ def open_slide(page: Page, app: StartedApp) -> None:
 
 def hook(page: Page, call: str) -> Any:
     return page.evaluate(f"{HOOK}.annotations.{call}")
-
-
-def on_screen(page: Page, x_px0: float, y_px0: float) -> tuple[float, float]:
-    stage = page.locator(".marks").bounding_box()
-    at = page.evaluate(f"{HOOK}.toScreen({x_px0}, {y_px0})")
-    assert stage
-    return stage["x"] + at["x"], stage["y"] + at["y"]
-
-
-def click(page: Page, x_px0: float, y_px0: float, **how: Any) -> None:
-    page.mouse.click(*on_screen(page, x_px0, y_px0), **how)
-
-
-def drag(page: Page, *places_px0: tuple[float, float]) -> None:
-    page.mouse.move(*on_screen(page, *places_px0[0]))
-    page.mouse.down()
-    for place in places_px0[1:]:
-        page.mouse.move(*on_screen(page, *place), steps=4)
-    page.mouse.up()
 
 
 def draw_square(page: Page, x_px0: float = 500, y_px0: float = 400) -> None:

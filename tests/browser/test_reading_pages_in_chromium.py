@@ -1,5 +1,6 @@
-"""A reader in a real browser: judges a hotspot, disagrees with a prediction, reads a slide without help, signs, finds
-that in the log, and comes back by the link."""
+"""A pathologist's day in a real browser: opens a case from the worklist, finds and judges its hotspots by keyboard,
+lowers the threshold, probes, measures, draws, disagrees and signs, reads a slide without help, finds it all in the log,
+and comes back by the link."""
 
 from __future__ import annotations
 
@@ -9,19 +10,19 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pipeline.project import Project
+from pipeline.review import annotations_of
 from pipeline.review.verify import verify_reviews
 from pipeline.study.opening import open_ledger
 from pipeline.study.rows import PROJECT_LOG, slide_subject
 from pipeline.study.verify import verify_log
 from tests.browser.conftest import ARTIFACTS, wait_for
+from tests.browser.on_slide import HOOK, click
 from tests.pathology_app.small_project import MODEL_ID, SLIDE_ID, make_project
 from tests.pathology_app.small_reading import STUDY, make_reading_study, of_study
 from tests.pathology_app.started_app import started_app
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page, Response, WebSocket
-
-HOOK = "window.__gemslide"
 
 
 class Heard:
@@ -63,7 +64,11 @@ def test_a_case_is_judged_read_signed_found_in_the_log_and_come_back_to(page: Pa
         page.goto(app.url)
         page.get_by_role("link", name=SLIDE_ID).click()
         judge_a_hotspot(page)
+        lower_the_threshold_and_probe(page)
+        measure(page)
+        draw_and_class(page)
         disagree(page)
+        come_back(page)
         link = read_without_help(page, app.url, heard)
         sign_and_find_it(page, link)
     with open_ledger(Project(root)) as ledger:
@@ -71,6 +76,8 @@ def test_a_case_is_judged_read_signed_found_in_the_log_and_come_back_to(page: Pa
         assert (row.state, row.seconds > 0) == ("signed", True)
         actions = [entry.action for entry in ledger.history(PROJECT_LOG, slide_subject(SLIDE_ID))]
         assert {"hotspot seen", "hotspot accepted", "slide reviewed", "slide looked at"} <= set(actions)
+        (drawn,) = annotations_of(ledger, SLIDE_ID)
+        assert (drawn.class_name, drawn.kind) == ("carcinoma", "polygon")
         for study_id in (STUDY, PROJECT_LOG):
             assert not verify_log(ledger.database, study_id).findings
             assert not verify_reviews(ledger.database, study_id)
@@ -99,6 +106,60 @@ def judge_a_hotspot(page: Page) -> None:
     page.screenshot(path=ARTIFACTS / "hotspots.png")
     page.reload()
     page.get_by_text("1 of 2 judged, 2 seen").wait_for()
+
+
+def lower_the_threshold_and_probe(page: Page) -> None:
+    """By keyboard alone: what the model says at the middle of the screen, where the hotspot is."""
+    threshold = page.get_by_label("Threshold", exact=True)
+    before = float(threshold.input_value())
+    page.keyboard.press("n")
+    wait_for(page, f"{HOOK}.currentHotspot() === 0 && {HOOK}.isSettled()")
+    for _ in range(3):
+        page.keyboard.press("[")
+    assert float(threshold.input_value()) == pytest.approx(before - 0.15)
+    page.keyboard.press("Enter")
+    page.locator(".probe").get_by_text("P(positive) = 0.97", exact=True).wait_for()
+
+
+def measure(page: Page) -> None:
+    page.keyboard.press("0")
+    wait_for(page, f"{HOOK}.isSettled()")
+    page.keyboard.press("m")
+    click(page, 300, 400)
+    click(page, 700, 700)
+    (length,) = page.evaluate(f"{HOOK}.measured()")
+    assert float(length.removesuffix(" µm")) == pytest.approx(250, abs=3)
+    page.keyboard.press("Escape")
+
+
+def draw_and_class(page: Page) -> None:
+    page.keyboard.press("a")
+    page.keyboard.press("g")
+    for place in ((500, 400), (900, 400), (900, 800)):
+        click(page, *place)
+    click(page, 500, 800, click_count=2)
+    page.get_by_label("Class", exact=True).last.select_option("New class…")
+    page.get_by_role("textbox", name="New class").fill("carcinoma")
+    page.keyboard.press("Enter")
+    wait_for(page, f"{HOOK}.annotations.isSaved() && {HOOK}.annotations.total() === 1")
+    page.screenshot(path=ARTIFACTS / "story-drawn.png")
+    page.keyboard.press("a")
+
+
+def come_back(page: Page) -> None:
+    """By a link that was kept: the view, the threshold, what was drawn and what was said are as they were left."""
+    page.keyboard.press("4")  # 10x, a pixel of the screen for each µm
+    wait_for(page, f"/at=[^&]*,1(&|$)/.test(location.search) && {HOOK}.isSettled()")
+    left, link = page.evaluate(f"{HOOK}.placement()"), page.url
+    threshold = page.get_by_label("Threshold", exact=True).input_value()
+    page.get_by_role("button", name="Worklist").click()
+    page.get_by_role("link", name=SLIDE_ID).wait_for()
+    page.goto(link)
+    wait_for(page, f"{HOOK} && {HOOK}.isSettled() && {HOOK}.annotations.total() === 1")
+    assert page.evaluate(f"{HOOK}.placement()") == pytest.approx(left, rel=1e-3, abs=1)
+    assert page.get_by_label("Threshold", exact=True).input_value() == threshold
+    page.get_by_text("1 of 2 judged, 2 seen").wait_for()
+    page.get_by_role("button", name="Reviews (1)").wait_for()
 
 
 def disagree(page: Page) -> None:

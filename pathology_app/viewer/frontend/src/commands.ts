@@ -2,6 +2,7 @@
 import { annotationCommands } from "./annotations/keys";
 import { BUTTON_NAMES } from "./gamepad";
 import type { Command } from "./keys";
+import { MAGNIFICATIONS } from "./navigation";
 import type { SlideViewer } from "./slide_viewer";
 
 const ARROWS: Record<string, [number, number]> = {
@@ -10,7 +11,6 @@ const ARROWS: Record<string, [number, number]> = {
   ArrowUp: [0, -1],
   ArrowDown: [0, 1],
 };
-export const MAGNIFICATIONS = [1.25, 2.5, 5, 10, 20, 40];
 const STEP = 0.05;
 const FINE_DEGREES = 5;
 

@@ -19,11 +19,27 @@ const OVERLAP = 0.1;
 const NUDGE = 0.15;
 const ZOOM_STEP = 1.5;
 
+/** Those that a button and a key lead to. */
+export const MAGNIFICATIONS = [1.25, 2.5, 5, 10, 20, 40];
+/** Of the whole slide on the screen: a little of the glass around it. */
+const SMALLEST_RATIO = 0.9;
+
 export class Navigation {
   constructor(
     private readonly osd: OpenSeadragon.Viewer,
     private readonly slide: Slide,
-  ) {}
+  ) {
+    for (const event of ["open", "resize"] as const) {
+      osd.addHandler(event, () => this.limitZoom());
+    }
+  }
+
+  /** Every button's magnification can be had, of a slide that is smaller than the screen there, too. */
+  private limitZoom(): void {
+    const { viewport } = this.osd;
+    const lowest = this.zoomAt(umPerPxAt(MAGNIFICATIONS[0]!));
+    (viewport as unknown as { minZoomLevel: number }).minZoomLevel = Math.min(SMALLEST_RATIO * viewport.getHomeZoom(), lowest);
+  }
 
   /** How the slide lies on the screen now, or where the present move will have led. */
   transform(current = true): Transform {
@@ -59,7 +75,7 @@ export class Navigation {
     const um = this.width_px0 * this.slide.mpp0;
     viewport.setRotation(degrees, true);
     viewport.setFlip(isMirrored);
-    viewport.zoomTo((viewport.getZoom() * this.umPerPx(viewport.getZoom())) / um_per_px, undefined, true);
+    viewport.zoomTo(this.zoomAt(um_per_px), undefined, true);
     viewport.panTo(new OpenSeadragon.Point(x_um / um, y_um / um), true);
     if (isKept) {
       viewport.applyConstraints(true);
@@ -87,8 +103,7 @@ export class Navigation {
   }
 
   magnify(magnification: number): void {
-    const image = this.osd.world.getItemAt(0);
-    this.osd.viewport.zoomTo(image.imageToViewportZoom(this.slide.mpp0 / umPerPxAt(magnification)));
+    this.osd.viewport.zoomTo(this.zoomAt(umPerPxAt(magnification)));
   }
 
   zoom(step: number): void {
@@ -141,6 +156,10 @@ export class Navigation {
 
   private umPerPx(zoom: number): number {
     return (this.width_px0 * this.slide.mpp0) / (zoom * this.osd.viewport.getContainerSize().x);
+  }
+
+  private zoomAt(um_per_px: number): number {
+    return (this.width_px0 * this.slide.mpp0) / (um_per_px * this.osd.viewport.getContainerSize().x);
   }
 
   private get width_px0(): number {

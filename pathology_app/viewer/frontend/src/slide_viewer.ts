@@ -1,5 +1,5 @@
 // One slide on the screen: OpenSeadragon below, layers, marks and tools on a canvas above it, and a panel beside both.
-import OpenSeadragon from "openseadragon";
+import type OpenSeadragon from "openseadragon";
 import type { Annotations } from "./annotations/annotations";
 import { annotationsOn, classesOf } from "./annotations/on_slide";
 import { commandsOf } from "./commands";
@@ -36,7 +36,7 @@ import { TileStore } from "./tile_store";
 import { Toolbar } from "./toolbar";
 import { type ToolName, Toolbox } from "./tools/toolbox";
 import type { ViewerData } from "./types";
-import { optionsOf } from "./viewer_options";
+import { openViewer } from "./osd_viewer";
 
 export type Emit = (name: string, value: unknown) => void;
 
@@ -115,7 +115,7 @@ export class SlideViewer {
     // The stage has its size before OpenSeadragon fits the slide into it.
     this.toolbar.show(data.hotspots.length > 0, null);
     keepHeight(this.host, this.stage, this.listeners.signal);
-    this.osd = OpenSeadragon(optionsOf(this.stage, createTileSource(data.slide, this.tiles, { onHoles: () => this.status.note(DAMAGED_STORE) }), true));
+    this.osd = openViewer(this.stage, createTileSource(data.slide, this.tiles, { onHoles: () => this.status.note(DAMAGED_STORE) }), true);
     [this.osd, this.osd.navigator].forEach((viewer) => this.colours.attach(viewer));
     this.navigation = new Navigation(this.osd, data.slide);
     this.sight = new Sight(this.navigation, this.stage, data.slide);

@@ -1,5 +1,5 @@
 // The row of buttons above the slide. What they do, keys do as well (commands.ts).
-import { MAGNIFICATIONS } from "./commands";
+import { MAGNIFICATIONS } from "./navigation";
 import { box, button, toggle } from "./elements";
 import type { ToolName } from "./tools/toolbox";
 

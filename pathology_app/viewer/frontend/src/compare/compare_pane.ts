@@ -15,7 +15,7 @@ import { createTileSource } from "../tile_source";
 import { TileStore } from "../tile_store";
 import { crosses, stroke } from "../tools/pen";
 import type { ComparePaneData } from "../types";
-import { optionsOf } from "../viewer_options";
+import { openViewer } from "../osd_viewer";
 
 const DAMAGED_STORE = "Hatched in grey: damaged in the slide's store.";
 
@@ -52,7 +52,7 @@ export class ComparePane {
     this.element.append(this.title, this.stage);
     this.layers = new Layers(style, null, () => this.restyled(), (text) => this.status.note(text));
     const colours = new TileColours(data.slide.colour_url, STANDARD_IMAGE, () => this.status.note(NO_COLOURS));
-    this.osd = OpenSeadragon(optionsOf(this.stage, createTileSource(data.slide, new TileStore(colours), { onHoles: () => this.status.note(DAMAGED_STORE) }), false));
+    this.osd = openViewer(this.stage, createTileSource(data.slide, new TileStore(colours), { onHoles: () => this.status.note(DAMAGED_STORE) }), false);
     colours.attach(this.osd);
     this.navigation = new Navigation(this.osd, data.slide);
     this.picture = new Picture(this.osd.canvas, this.stage);

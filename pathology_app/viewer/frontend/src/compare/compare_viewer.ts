@@ -1,12 +1,11 @@
 // Two to four views that move together: several models over one slide, or the slides of a case.
-import { MAGNIFICATIONS } from "../commands";
 import { box, button, checkbox, menu, type Slider, slider, toggle } from "../elements";
 import type { Point } from "../geometry";
 import { keepHeight } from "../height";
 import { type Command, Keys } from "../keys";
 import { styleText } from "../layers/style";
 import { LinkState, OVERLAY, AT, viewOf, viewText } from "../link_state";
-import type { View } from "../navigation";
+import { MAGNIFICATIONS, type View } from "../navigation";
 import { PALETTE_NAMES } from "../palettes";
 import type { CompareData } from "../types";
 import { ComparePane } from "./compare_pane";

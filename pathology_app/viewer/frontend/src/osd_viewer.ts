@@ -11,7 +11,26 @@ const MAX_PIXEL_RATIO = 8;
 export const FINEST_RATIO = Math.SQRT1_2;
 
 /** @param hasNavigator whether a small picture of the whole slide stands in its corner. */
-export function optionsOf(element: HTMLElement, tileSource: OpenSeadragon.TileSource, hasNavigator: boolean): OpenSeadragon.Options {
+export function openViewer(element: HTMLElement, tileSource: OpenSeadragon.TileSource, hasNavigator: boolean): OpenSeadragon.Viewer {
+  const osd = OpenSeadragon(optionsOf(element, tileSource, hasNavigator));
+  keepWhole(osd);
+  return osd;
+}
+
+/** When the stage gets another size, the magnification stays; but a slide that is seen as a whole is seen so again. */
+function keepWhole(osd: OpenSeadragon.Viewer): void {
+  let whole = 0;
+  osd.addHandler("open", () => (whole = osd.viewport.getHomeZoom()));
+  osd.addHandler("resize", () => {
+    const wasWhole = Math.abs(osd.viewport.getZoom() / whole - 1) < 1e-3;
+    whole = osd.viewport.getHomeZoom();
+    if (wasWhole) {
+      queueMicrotask(() => osd.isOpen() && osd.viewport.goHome(true)); // OpenSeadragon sets the zoom after it has said so
+    }
+  });
+}
+
+function optionsOf(element: HTMLElement, tileSource: OpenSeadragon.TileSource, hasNavigator: boolean): OpenSeadragon.Options {
   return {
     element,
     tileSources: tileSource,
@@ -34,6 +53,7 @@ export function optionsOf(element: HTMLElement, tileSource: OpenSeadragon.TileSo
     minPixelRatio: FINEST_RATIO,
     maxZoomPixelRatio: MAX_PIXEL_RATIO,
     visibilityRatio: 0.3,
+    preserveImageSizeOnResize: true,
     animationTime: 0.4,
   } as OpenSeadragon.Options;
 }
