@@ -23,7 +23,7 @@ from starlette.routing import BaseRoute, Route
 from pathology_app.access.people import Action, Person, person_of, require
 from pathology_app.blinding import check_not_hidden
 from pathology_app.tiles.cache import BadLinkError, SlideCache, UnknownNameError
-from pathology_app.tiles.routes import bad_link, with_json_errors
+from pathology_app.tiles.links import bad_link, with_json_errors
 from pipeline.annotations.geojson import qupath_origin_xy0
 from pipeline.export.csv.predictions import write_csv
 from pipeline.export.qupath.predictions import write_geojson

@@ -27,7 +27,8 @@ from pathology_app.blinding import check_not_hidden
 from pathology_app.reading_link import LockedReadingError, ReadingLink, looking_at
 from pathology_app.study_ledger import study_ledger_of
 from pathology_app.tiles.cache import BadLinkError, OpenSlide, SlideCache, UnknownNameError
-from pathology_app.tiles.routes import CACHE_CONTROL, bad_link, with_json_errors
+from pathology_app.tiles.links import bad_link, with_json_errors
+from pathology_app.tiles.routes import CACHE_CONTROL
 from pipeline.errors import GemslideError
 from pipeline.review import (
     Coverage,

@@ -14,11 +14,9 @@ Links carry `?v=` with the version of what they show, so browsers may keep the a
 
 from __future__ import annotations
 
-import re
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple
 
 import anyio
@@ -26,21 +24,20 @@ import numpy as np
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
-from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.responses import FileResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from pathology_app.access.people import ForbiddenError, Person, person_of
-from pathology_app.blinding import BlindedError, check_not_hidden
-from pathology_app.text import READ_ERRORS, message_of
+from pathology_app.access.people import Person, person_of
+from pathology_app.blinding import check_not_hidden
 from pathology_app.tiles.body_cache import BodyCache
 from pathology_app.tiles.cache import BadLinkError, OpenSlide, SlideCache, UnknownNameError
 from pathology_app.tiles.colour_body import COLOUR_MEDIA_TYPE, colour_body
 from pathology_app.tiles.heat_maps import heat_map_png
+from pathology_app.tiles.links import NoSuchTileError, bad_link, match_link, numbers_of, with_json_errors
 from pathology_app.tiles.overlay_png import mask_png, overlay_png
 from pathology_app.tiles.tile_body import MEDIA_TYPE, tile_body
 from pathology_app.viewer.bundle import bundle_path
 from pipeline.config import load_settings
-from pipeline.errors import BadManifestError, BadRecipeError, ChangedSourceError, GemslideError, UnreadableError
 from pipeline.store.colour import colour_table
 from pipeline.store.render import render_thumbnail_jpeg
 from pipeline.store.screen import tile_parts
@@ -56,7 +53,6 @@ FRESH_S = 1.0
 A page that shows a newer version says so in its links, and is believed at once."""
 MAX_FRESH = 1024
 
-Handler = Callable[[Request], Awaitable[Response]]
 Subject = tuple[str, ...]
 """What a version is of: a slide, a slide and a model, a layer of a slide, a slide's thumbnail."""
 
@@ -75,12 +71,6 @@ class Found(NamedTuple):
     render: Callable[[], Rendered]
 
 
-class NoSuchTileError(GemslideError):
-    """The link points outside the slide's pyramid."""
-
-    code = "no_such_tile"
-
-
 class TileServer:
     """Handlers over one project's slides.
 
@@ -96,7 +86,7 @@ class TileServer:
         nothing of what another one may see."""
 
     async def tile(self, request: Request) -> Response:
-        level, col, row = _numbers(request, r"(\d{1,9})/(\d{1,9})_(\d{1,9})", "{level}/{col}_{row}")
+        level, col, row = numbers_of(request, r"(\d{1,9})/(\d{1,9})_(\d{1,9})", "{level}/{col}_{row}")
         slide_id = request.path_params["slide_id"]
 
         def find() -> Found:
@@ -106,7 +96,7 @@ class TileServer:
         return await self._answer(request, (slide_id,), f"{level}-{col}-{row}", find, MEDIA_TYPE)
 
     async def thumbnail(self, request: Request) -> Response:
-        (slide_id,) = _match(request, r"(.+)\.jpg", "{slide_id}.jpg")
+        (slide_id,) = match_link(request, r"(.+)\.jpg", "{slide_id}.jpg")
 
         def find() -> Found:
             slide = self._cache.slide(slide_id)
@@ -115,7 +105,7 @@ class TileServer:
         return await self._answer(request, (slide_id, "", "thumbnail"), "thumbnail", find, "image/jpeg")
 
     async def heat_map(self, request: Request) -> Response:
-        (index,) = _numbers(request, r"(\d{1,9})\.png", "{class_index}.png")
+        (index,) = numbers_of(request, r"(\d{1,9})\.png", "{class_index}.png")
         slide_id, model_id = request.path_params["slide_id"], request.path_params["model_id"]
 
         person = person_of(request.scope)
@@ -133,7 +123,7 @@ class TileServer:
         )
 
     async def damaged(self, request: Request) -> Response:
-        (slide_id,) = _match(request, r"(.+)\.png", "{slide_id}.png")
+        (slide_id,) = match_link(request, r"(.+)\.png", "{slide_id}.png")
 
         def find() -> Found:
             slide = self._cache.slide(slide_id)
@@ -145,7 +135,7 @@ class TileServer:
         return await self._answer(request, (slide_id,), "damaged", find, "image/png")
 
     async def colour(self, request: Request) -> Response:
-        (slide_id,) = _match(request, r"(.+)", "{slide_id}")
+        (slide_id,) = match_link(request, r"(.+)", "{slide_id}")
 
         def find() -> Found:
             slide = self._cache.slide(slide_id)
@@ -157,7 +147,7 @@ class TileServer:
         return await self._answer(request, (slide_id,), "colour", find, COLOUR_MEDIA_TYPE)
 
     async def overlay(self, request: Request) -> Response:
-        (class_index,) = _numbers(request, r"(\d{1,9})\.png", "{class_index}.png")
+        (class_index,) = numbers_of(request, r"(\d{1,9})\.png", "{class_index}.png")
         slide_id, model_id = request.path_params["slide_id"], request.path_params["model_id"]
         person = person_of(request.scope)
 
@@ -175,7 +165,7 @@ class TileServer:
         )
 
     async def layer(self, request: Request) -> Response:
-        (wanted,) = _match(request, r"(tissue|quality/\d{1,4})\.png", "tissue.png or quality/{score_index}.png")
+        (wanted,) = match_link(request, r"(tissue|quality/\d{1,4})\.png", "tissue.png or quality/{score_index}.png")
         slide_id = request.path_params["slide_id"]
         kind, _, index = wanted.partition("/")
         find = (lambda: self._tissue(slide_id)) if kind == "tissue" else (lambda: self._quality(slide_id, int(index)))
@@ -299,42 +289,3 @@ def viewer_routes(cache: SlideCache) -> list[BaseRoute]:
             ("/heatmaps/{rest:path}", bad_link, ()),
         )
     ]
-
-
-async def bad_link(request: Request) -> Response:
-    """For links below ours that name nothing: else Streamlit would answer with its page."""
-    raise BadLinkError(f"{request.url.path!r}: not a link of the viewer")
-
-
-def with_json_errors(handler: Handler, root: Path) -> Handler:
-    """The handler, answering what reading may raise as JSON."""
-
-    async def guarded(request: Request) -> Response:
-        try:
-            return await handler(request)
-        except READ_ERRORS as error:
-            code = error.code if isinstance(error, GemslideError) else UnreadableError.code
-            content = {"code": code, "message": message_of(error, root)}
-            return JSONResponse(content, status_code=_status(error), headers={"Cache-Control": "no-store"})
-
-    return guarded
-
-
-def _status(error: Exception) -> int:
-    if isinstance(error, (BadLinkError, BadManifestError, BadRecipeError, ChangedSourceError)):
-        return 400
-    if isinstance(error, (ForbiddenError, BlindedError)):
-        return 403
-    return 404 if isinstance(error, (NoSuchTileError, UnknownNameError)) else 500
-
-
-def _match(request: Request, pattern: str, form: str) -> tuple[str, ...]:
-    rest: str = request.path_params["rest"]
-    match = re.fullmatch(pattern, rest, re.ASCII)
-    if not match:
-        raise BadLinkError(f"{rest!r}: expected {form}")
-    return match.groups()
-
-
-def _numbers(request: Request, pattern: str, form: str) -> tuple[int, ...]:
-    return tuple(int(text) for text in _match(request, pattern, form))

@@ -58,10 +58,10 @@ function tools(viewer: SlideViewer): Command[] {
     { keys: ["m"], shown: "m", does: "ruler: click, or Enter at the middle of the screen", run: () => viewer.take("ruler") },
     { keys: ["M"], shown: "Shift + m", does: "measure an area", run: () => viewer.take("area") },
     { keys: ["c"], shown: "c", does: "circle of 1 mm², of 2 mm², none: click to count", run: () => viewer.take("count") },
-    { keys: ["Enter"], shown: "Enter", does: "a point of the tool at the middle of the screen; what the model says there", run: () => viewer.pressMiddle() },
-    { keys: ["Backspace"], shown: "Backspace", does: "take the tool's last point back", run: () => viewer.undoTool() },
-    { keys: ["Delete"], shown: "Delete", does: "clear what was measured and counted", run: () => viewer.clearTools() },
-    { keys: ["Escape"], shown: "Esc", does: "lay the tool down", run: () => viewer.layToolDown() },
+    { keys: ["Enter"], shown: "Enter", does: "a point of the tool at the middle of the screen; what the model says there", run: () => viewer.hand.pressMiddle() },
+    { keys: ["Backspace"], shown: "Backspace", does: "take the tool's last point back", run: () => viewer.hand.undo() },
+    { keys: ["Delete"], shown: "Delete", does: "clear what was measured and counted", run: () => viewer.hand.clear() },
+    { keys: ["Escape"], shown: "Esc", does: "lay the tool down", run: () => viewer.hand.layDown() },
   ];
 }
 

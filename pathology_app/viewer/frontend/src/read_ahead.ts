@@ -3,7 +3,7 @@ import type OpenSeadragon from "openseadragon";
 import type { Navigation } from "./navigation";
 import type { TileStore } from "./tile_store";
 import type { Level, Slide } from "./types";
-import { FINEST_RATIO } from "./osd_viewer";
+import { FINEST_RATIO } from "./viewer_options";
 
 const REST_MS = 60;
 const AT_ONCE = 2;

@@ -10,6 +10,7 @@ import { exportView } from "./export/of_viewer";
 import { FactsPanel } from "./facts_panel";
 import { GamepadControl } from "./gamepad";
 import type { Point } from "./geometry";
+import { Hand } from "./hand";
 import { keepHeight } from "./height";
 import { Hotspots } from "./hotspots";
 import { ImageAdjust } from "./image_adjust";
@@ -41,8 +42,6 @@ import { openViewer } from "./osd_viewer";
 export type Emit = (name: string, value: unknown) => void;
 
 const DAMAGED_STORE = "Hatched in grey: damaged in the slide's store; gemslide verify says where.";
-/** Presses no further apart than this are meant for one place. */
-const SAME_PLACE_PX = 6;
 const UNREAD_TILES = "Some tiles of this slide could not be read.";
 
 export class SlideViewer {
@@ -59,6 +58,7 @@ export class SlideViewer {
   readonly image: ImageAdjust;
   /** null in a reading without help: others' annotations would be help. */
   readonly annotations: Annotations | null;
+  readonly hand: Hand;
   readonly stage = box("stage");
   readonly hotspotList: HotspotList;
   coverage: Coverage | null = null;
@@ -126,6 +126,7 @@ export class SlideViewer {
       this.panel.add("Annotations", this.annotations.panel.element, false);
       this.toolbar.extras.append(this.annotations.button);
     }
+    this.hand = new Hand(this, { probe: (at) => this.probe(at), hovered: (at) => this.hovered(at) });
     this.keys = new Keys(commandsOf(this));
     this.host.append(this.keys.element);
     this.picture = new Picture(this.osd.canvas, this.stage);
@@ -159,7 +160,6 @@ export class SlideViewer {
     this.draw();
   }
 
-  /** Save a picture of the view. */
   destroy(): void {
     this.listeners.abort();
     this.readAhead.destroy();
@@ -215,34 +215,12 @@ export class SlideViewer {
   }
 
   take(tool: ToolName): void {
-    this.annotations?.putAway();
-    this.toolbox.take(tool, this.sight.middle());
+    this.hand.take(tool);
     this.osd.canvas.focus();
   }
 
-  /** Enter: a point of the tool in hand, or what the model says, at the middle of the screen. */
-  pressMiddle(): void {
-    if (!this.annotations?.press(this.sight.middle(), false, true)) {
-      this.clicked(this.sight.middle());
-    }
-  }
-
-  undoTool(): void {
-    if (!this.annotations?.backspace()) {
-      this.toolbox.undo();
-    }
-  }
-
   clearTools(): void {
-    if (!this.annotations?.delete()) {
-      this.toolbox.clear();
-    }
-  }
-
-  layToolDown(): void {
-    if (!this.annotations?.layDown()) {
-      this.toolbox.layDown();
-    }
+    this.hand.clear();
   }
 
   adjustImage(): void {
@@ -267,25 +245,10 @@ export class SlideViewer {
     this.osd.addHandler("open", () => this.opened());
     this.osd.addHandler("update-viewport", () => this.draw());
     this.osd.addHandler("animation-finish", () => this.viewChanged());
-    this.osd.addHandler("canvas-click", (event) => {
-      const pointer = event.originalEvent as MouseEvent;
-      if (event.quick && !this.annotations?.press(this.sight.pointOf(pointer), pointer.shiftKey)) {
-        this.clicked(this.sight.pointOf(pointer));
-      }
-    });
-    this.osd.addHandler("canvas-double-click", (event) => {
-      if (this.annotations?.finish()) {
-        event.preventDefaultAction = true;
-      } else if (this.toolbox.inHand) {
-        event.preventDefaultAction = true;
-        this.toolbox.finish();
-      }
-    });
     // Its keys are ours (commands.ts).
     this.osd.addHandler("canvas-key", (event) => (event.preventDefaultAction = true));
     this.osd.addHandler("tile-load-failed", () => this.status.note(UNREAD_TILES));
-    this.stage.addEventListener("pointermove", (event) => this.hovered(this.sight.pointOf(event)), { signal });
-    this.stage.addEventListener("pointerleave", () => this.hovered(null), { signal });
+    this.hand.listen(this.osd, this.stage, signal);
     document.addEventListener("keydown", (event) => this.key(event), { signal, capture: true });
     new GamepadControl(
       {
@@ -329,23 +292,12 @@ export class SlideViewer {
     this.coverageSection.querySelector(".looked")!.replaceChildren(this.coverage.element);
   }
 
-  private clicked(at: Point): void {
-    if (!this.toolbox.press(at, SAME_PLACE_PX / this.navigation.transform().scale)) {
-      this.probe(at);
-    }
-  }
-
   private hovered(at: Point | null): void {
-    const inside = at && this.sight.isInside(at) ? at : null;
-    this.toolbox.hover(inside);
-    this.annotations?.hover(inside);
-    this.readout.show(inside, this.data.slide.mpp0, inside ? this.layers.valuesAt(inside) : []);
+    this.readout.show(at, this.data.slide.mpp0, at ? this.layers.valuesAt(at) : []);
   }
 
   private probe(at: Point): void {
-    if (this.sight.isInside(at)) {
-      this.emit("click", { x_px0: Math.floor(at.x), y_px0: Math.floor(at.y) });
-    }
+    this.emit("click", { x_px0: Math.floor(at.x), y_px0: Math.floor(at.y) });
   }
 
   private followGoto(): void {
