@@ -6,7 +6,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -39,29 +39,32 @@ def folder_for(kept: Path | None) -> Iterator[Path]:
 
 @contextmanager
 def others() -> Iterator[dict[str, float]]:
-    """What share of the machine processes had that are not this one's."""
+    """What share of the machine's cores processes had that are not this one's, and other machines of the same host."""
     found: dict[str, float] = {}
-
-    def ours() -> float:
-        own = psutil.Process()
-        total = 0.0
-        for each in [own, *own.children(recursive=True)]:
-            try:
-                times = each.cpu_times()
-            except psutil.NoSuchProcess:
-                continue
-            total += times.user + times.system
-        return total
-
-    def all_of_them() -> float:
-        times = psutil.cpu_times()
-        return sum(times) - times.idle - times.iowait
-
-    start, all_before, ours_before = time.perf_counter(), all_of_them(), ours()
+    start, stolen_before, before = time.perf_counter(), _stolen_s(), _seconds_of_others()
     yield found
     seconds = time.perf_counter() - start
-    foreign = (all_of_them() - all_before) - (ours() - ours_before)
-    found["busy"] = round(max(0.0, foreign / seconds / psutil.cpu_count()), 2)
+    foreign = sum(now - before.get(pid, 0.0) for pid, now in _seconds_of_others().items())
+    foreign += _stolen_s() - stolen_before
+    found["busy"] = round(max(0.0, foreign / seconds / (psutil.cpu_count() or 1)), 2)
+
+
+def _seconds_of_others() -> dict[int, float]:
+    """Processor time of each process that is not ours, with that of its children that have ended."""
+    me = psutil.Process()
+    ours = {me.pid, *(child.pid for child in me.children(recursive=True))}
+    found = {}
+    for each in psutil.process_iter():
+        with suppress(psutil.NoSuchProcess):
+            # What a browser leaves behind is nobody's child.
+            if each.pid not in ours and each.status() != psutil.STATUS_ZOMBIE:
+                times = each.cpu_times()
+                found[each.pid] = times.user + times.system + times.children_user + times.children_system
+    return found
+
+
+def _stolen_s() -> float:
+    return float(getattr(psutil.cpu_times(), "steal", 0.0))
 
 
 def made(folder: Path, side_px: int) -> Project:
