@@ -41,25 +41,27 @@ def folder_for(kept: Path | None) -> Iterator[Path]:
 def others() -> Iterator[dict[str, float]]:
     """What share of the machine's cores processes had that are not this one's, and other machines of the same host."""
     found: dict[str, float] = {}
-    start, stolen_before, before = time.perf_counter(), _stolen_s(), _seconds_of_others()
+    start, stolen_before = time.perf_counter(), _stolen_s()
+    known = {pid: seconds for (pid, _), seconds in _seconds_of_others().items()}
     yield found
     seconds = time.perf_counter() - start
-    foreign = sum(now - before.get(pid, 0.0) for pid, now in _seconds_of_others().items())
+    # New and nobody's child is what a browser leaves behind.
+    after = {pid: now for (pid, parent), now in _seconds_of_others().items() if parent != 1 or pid in known}
+    foreign = sum(now - known.get(pid, 0.0) for pid, now in after.items())
     foreign += _stolen_s() - stolen_before
     found["busy"] = round(max(0.0, foreign / seconds / (psutil.cpu_count() or 1)), 2)
 
 
-def _seconds_of_others() -> dict[int, float]:
-    """Processor time of each process that is not ours, with that of its children that have ended."""
+def _seconds_of_others() -> dict[tuple[int, int], float]:
+    """Processor time of each process that is not ours (its number and its parent's)."""
     me = psutil.Process()
     ours = {me.pid, *(child.pid for child in me.children(recursive=True))}
     found = {}
     for each in psutil.process_iter():
         with suppress(psutil.NoSuchProcess):
-            # What a browser leaves behind is nobody's child.
-            if each.pid not in ours and each.status() != psutil.STATUS_ZOMBIE:
+            if each.pid not in ours:
                 times = each.cpu_times()
-                found[each.pid] = times.user + times.system + times.children_user + times.children_system
+                found[each.pid, each.ppid()] = times.user + times.system
     return found
 
 

@@ -38,6 +38,8 @@ export class ReadAhead {
   private timer = 0;
   private stop = new AbortController();
   private heading: [number, number] = [1, 0];
+  /** Links of the tiles that OpenSeadragon has. */
+  private readonly held = new Set<string>();
 
   constructor(
     private readonly osd: OpenSeadragon.Viewer,
@@ -48,6 +50,8 @@ export class ReadAhead {
     osd.addHandler("animation-start", () => this.cancel());
     osd.addHandler("animation-finish", () => this.rest());
     osd.addHandler("open", () => this.rest());
+    osd.addHandler("tile-loaded", ({ tile }) => this.held.add(tile.getUrl()));
+    osd.addHandler("tile-unloaded", ({ tile }) => this.held.delete(tile.getUrl()));
   }
 
   /** Which way one moves: that field is made ready first. */
@@ -83,22 +87,26 @@ export class ReadAhead {
         if (signal.aborted) {
           return;
         }
-        await this.store.prepare(this.placeOf(tile), signal);
+        const place = this.placeOf(tile);
+        if (!this.held.has(place.url)) {
+          await this.store.prepare(place, signal);
+        }
       }
     };
     await Promise.all(Array.from({ length: AT_ONCE }, work));
   }
 
-  /** Tiles of the fields beside this one that are not shown now. */
+  /** Tiles of the fields beside this one. OpenSeadragon asks for the coarser ones below them at the same moment. */
   private neighbours(): Tile[] {
     const { levels } = this.slide;
     const level = levelFor(levels, this.navigation.transform().scale * window.devicePixelRatio);
-    const shown = new Set(tilesIn(levels, level, this.navigation.boundsBeside(0, 0)).map(nameOf));
     const [right, down] = this.heading;
     const ways = [[right, down], [down, right], [-down, -right], [-right, -down]] as const;
-    const tiles = ways.flatMap(([across, along]) => tilesIn(levels, level, this.navigation.boundsBeside(across, along)));
-    const found = new Map(tiles.filter((tile) => !shown.has(nameOf(tile))).map((tile) => [nameOf(tile), tile]));
-    return [...found.values()];
+    const tiles = ways.flatMap(([across, along]) => {
+      const bounds = this.navigation.boundsBeside(across, along);
+      return levels.slice(level).flatMap((_, coarser) => tilesIn(levels, level + coarser, bounds));
+    });
+    return [...new Map(tiles.map((tile) => [nameOf(tile), tile])).values()];
   }
 
   private placeOf({ level, col, row }: Tile): { url: string; width: number; height: number } {

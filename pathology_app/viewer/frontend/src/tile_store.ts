@@ -26,10 +26,6 @@ export class TileStore {
     return this.draw(place, signal);
   }
 
-  has(url: string): boolean {
-    return this.ready.has(url);
-  }
-
   /** Make a tile ready. One that cannot be made is asked for again when it is needed, and the error said then. */
   async prepare(place: TilePlace, signal: AbortSignal): Promise<void> {
     if (this.ready.has(place.url)) {

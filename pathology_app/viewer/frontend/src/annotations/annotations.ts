@@ -14,7 +14,7 @@ import { AnnotationPanel } from "./panel";
 import { boundsOfGeometry } from "./shapes";
 import { Sync } from "./sync";
 import { TileLayer } from "./tile_layer";
-import type { Annotation, Content, Geometry, Kind } from "./types";
+import { type Annotation, type Content, type Geometry, type Kind, totalOf } from "./types";
 
 export type ToolChoice = "select" | DrawingName;
 
@@ -314,7 +314,7 @@ export class Annotations {
   private askTilesAgain(): void {
     const { summary } = this.sync;
     if (summary) {
-      this.tiles.setVersion(`${summary.project}-${summary.change}`);
+      this.tiles.setVersion(`${summary.project}-${summary.change}`, totalOf(summary) === 0);
       const chosen = new Set(this.editor.chosen);
       this.model.leaveToTiles((id) => chosen.has(id));
     }

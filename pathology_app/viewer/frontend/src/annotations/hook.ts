@@ -1,6 +1,6 @@
 // What a browser test may ask of annotations.
 import type { Annotations } from "./annotations";
-import type { Content } from "./types";
+import { type Content, totalOf } from "./types";
 
 export interface AnnotationHook {
   /** The server has answered, and every tile that is seen is there and painted. */
@@ -26,6 +26,6 @@ export function hookOf(annotations: Annotations): AnnotationHook {
     inHand: () => annotations.inHand,
     chosen: () => editor.chosen,
     shown: () => [...model.shown()].map(([, content]) => content),
-    total: () => (sync.summary?.classes ?? []).reduce((sum, [, count]) => sum + count, sync.summary?.without_class ?? 0),
+    total: () => (sync.summary ? totalOf(sync.summary) : 0),
   };
 }

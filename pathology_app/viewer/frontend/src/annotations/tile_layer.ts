@@ -25,6 +25,7 @@ const RETRY_MS = 4000;
 export class TileLayer {
   private readonly tiles = new Map<string, Tile>();
   private version = "";
+  private isEmpty = false;
   private looks = 0;
   private underWay = 0;
   /** Tiles of the last picture that were not there, or not as they are to be. */
@@ -47,8 +48,10 @@ export class TileLayer {
     return this.underWay === 0 && this.missing === 0;
   }
 
-  setVersion(version: string): void {
+  /** @param isEmpty whether there is nothing in them at this version: then none is asked for. */
+  setVersion(version: string, isEmpty: boolean): void {
     this.version = version;
+    this.isEmpty = isEmpty;
   }
 
   /** Colours are other, or something is to be hidden: all is painted again. */
@@ -58,7 +61,8 @@ export class TileLayer {
 
   /** Draw what the stage shows; `ratio` device pixels stand for a CSS pixel. */
   draw(context: CanvasRenderingContext2D, transform: Transform, ratio: number, width: number, height: number): void {
-    if (!this.version) {
+    if (!this.version || this.isEmpty) {
+      this.missing = 0;
       return;
     }
     const ends = performance.now() + PAINTING_MS;

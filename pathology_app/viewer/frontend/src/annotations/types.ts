@@ -51,6 +51,11 @@ export interface Summary {
   may_export: boolean;
 }
 
+/** How many the slide has. */
+export function totalOf({ classes, without_class }: Summary): number {
+  return classes.reduce((sum, [, count]) => sum + count, without_class);
+}
+
 export interface Changes extends Summary {
   /** Null where they are too many to be listed, or were not asked for. */
   annotations: Annotation[] | null;
