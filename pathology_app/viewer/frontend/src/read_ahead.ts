@@ -1,12 +1,14 @@
 // While one looks, the fields of view beside this one are made ready: the next key finds them there.
 import type OpenSeadragon from "openseadragon";
-import type { Navigation } from "./navigation";
-import type { TileStore } from "./tile_store";
+import type { Navigation, View } from "./navigation";
+import type { TilePlace, TileStore } from "./tile_store";
 import type { Level, Slide } from "./types";
 import { FINEST_RATIO } from "./viewer_options";
 
 const REST_MS = 60;
 const AT_ONCE = 2;
+/** Of a large screen; more would only be made because a page has no size yet. */
+const MOST_FIRST = 60;
 
 export interface Tile {
   level: number;
@@ -32,6 +34,32 @@ export function tilesIn(levels: Level[], level: number, [left, top, right, botto
     return Array.from({ length: Math.max(0, last - first + 1) }, (_, index) => first + index);
   };
   return range(top, bottom, height_px).flatMap((row) => range(left, right, width_px).map((col) => ({ level, col, row })));
+}
+
+/** What a stage of some size shows at first, and device pixels for each of level 0: a view's surroundings, or the whole slide. */
+export function firstLook(levels: Level[], mpp0: number, view: View | null, width: number, height: number): { bounds: Bounds; scale: number } {
+  const [{ width_px, height_px }] = levels as [Level];
+  const scale = view ? mpp0 / view.um_per_px : Math.min(width / width_px, height / height_px);
+  const [x, y] = view ? [view.x_um / mpp0, view.y_um / mpp0] : [width_px / 2, height_px / 2];
+  // Of a slide that is turned, what any turn shows.
+  const [across, down] = view?.degrees ? [Math.hypot(width, height), Math.hypot(width, height)] : [width, height];
+  return { bounds: [x - across / scale / 2, y - down / scale / 2, x + across / scale / 2, y + down / scale / 2], scale };
+}
+
+/** Have the first tiles on their way while OpenSeadragon is still being made. */
+export function beginWith(slide: Slide, store: TileStore, view: View | null, stage: HTMLElement): void {
+  const { bounds, scale } = firstLook(slide.levels, slide.mpp0, view, stage.clientWidth, stage.clientHeight);
+  const level = levelFor(slide.levels, scale * window.devicePixelRatio);
+  for (const tile of tilesIn(slide.levels, level, bounds).slice(0, MOST_FIRST)) {
+    void store.prepare(placeIn(slide, tile), new AbortController().signal);
+  }
+}
+
+/** Where a tile is asked for, and its size: less than a whole one at the right and bottom edge. */
+export function placeIn({ levels, tile_url }: Slide, { level, col, row }: Tile): TilePlace {
+  const { width_px, height_px, tile_px } = levels[level]!;
+  const url = tile_url.replace("{level}", String(level)).replace("{col}", String(col)).replace("{row}", String(row));
+  return { url, width: Math.min(tile_px, width_px - col * tile_px), height: Math.min(tile_px, height_px - row * tile_px) };
 }
 
 export class ReadAhead {
@@ -87,7 +115,7 @@ export class ReadAhead {
         if (signal.aborted) {
           return;
         }
-        const place = this.placeOf(tile);
+        const place = placeIn(this.slide, tile);
         if (!this.held.has(place.url)) {
           await this.store.prepare(place, signal);
         }
@@ -107,13 +135,6 @@ export class ReadAhead {
       return levels.slice(level).flatMap((_, coarser) => tilesIn(levels, level + coarser, bounds));
     });
     return [...new Map(tiles.map((tile) => [nameOf(tile), tile])).values()];
-  }
-
-  private placeOf({ level, col, row }: Tile): { url: string; width: number; height: number } {
-    const { source } = this.osd.world.getItemAt(0);
-    const osdLevel = this.slide.levels.length - 1 - level;
-    const { width, height } = source.getTileBounds(osdLevel, col, row, true);
-    return { url: String(source.getTileUrl(osdLevel, col, row)), width, height };
   }
 }
 

@@ -22,7 +22,7 @@ import { Legend } from "./legend";
 import { AT, IMAGE, LAYERS, LinkState, OVERLAY, viewOf, viewText } from "./link_state";
 import { Navigation } from "./navigation";
 import { Picture } from "./picture";
-import { ReadAhead } from "./read_ahead";
+import { beginWith, ReadAhead } from "./read_ahead";
 import { Readout } from "./readout";
 import { Coverage } from "./review/coverage";
 import type { Look } from "./review/coverage_map";
@@ -115,6 +115,7 @@ export class SlideViewer {
     // The stage has its size before OpenSeadragon fits the slide into it.
     this.toolbar.show(data.hotspots.length > 0, null);
     keepHeight(this.host, this.stage, this.listeners.signal);
+    beginWith(data.slide, this.tiles, viewOf(this.link.read(AT)), this.stage);
     this.osd = openViewer(this.stage, createTileSource(data.slide, this.tiles, { onHoles: () => this.status.note(DAMAGED_STORE) }), true);
     [this.osd, this.osd.navigator].forEach((viewer) => this.colours.attach(viewer));
     this.navigation = new Navigation(this.osd, data.slide);

@@ -1,5 +1,6 @@
 // The slide's pyramid as OpenSeadragon sees it: each level with its own tile size and downsample.
 import OpenSeadragon from "openseadragon";
+import { placeIn } from "./read_ahead";
 import type { TileStore } from "./tile_store";
 import type { Level, Slide } from "./types";
 
@@ -54,11 +55,7 @@ export function createTileSource(slide: Slide, store: TileStore, events: TileEve
     const scale = level.downsample / finest.width_px;
     return new OpenSeadragon.Rect(left_px * scale, top_px * scale, width_px * scale, height_px * scale);
   };
-  source.getTileUrl = (osdLevel, col, row) =>
-    slide.tile_url
-      .replace("{level}", String(maxLevel - osdLevel))
-      .replace("{col}", String(col))
-      .replace("{row}", String(row));
+  source.getTileUrl = (osdLevel, col, row) => placeIn(slide, { level: maxLevel - osdLevel, col, row }).url;
   source.downloadTileStart = (job) => void download(job, store, events);
   source.downloadTileAbort = (job) => (job.userData as Download).stop?.abort();
   return source;
