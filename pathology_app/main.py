@@ -27,6 +27,10 @@ _STYLE = """
 [data-testid="stSkeleton"]::before { content: "Loading…"; }
 .stCheckbox label { min-height: 32px; align-items: center; }
 .stMainBlockContainer h2 { padding: 0; font-size: 1.5rem; }
+@media (prefers-color-scheme: dark) {
+  /* Streamlit writes white on them, 2.4 : 1. */
+  [data-testid^="stBaseButton-primary"]:not(:disabled) p { color: #12151c; }
+}
 </style>
 """
 

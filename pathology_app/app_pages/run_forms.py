@@ -86,8 +86,8 @@ def _ingest(project: Project) -> Command | None:
     names = ", ".join(folders.folders) or "none"
     st.caption(
         as_markdown(
-            f"Slides and manifests are looked for in: {names}. `[app] slide_folders` in gemslide.toml names folders of "
-            "the project; whoever starts the app names others in `GEMSLIDE_SLIDES`."
+            f"Slides and manifests are looked for in: {names}. [app] slide_folders in gemslide.toml names folders of "
+            "the project; whoever starts the app names others in GEMSLIDE_SLIDES."
         )
     )
     if not offered:

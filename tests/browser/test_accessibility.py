@@ -2,24 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
+from pathology_app.access.account_file import ACCOUNTS_FILE, Account, changing_accounts
 from tests.browser.conftest import Server, wait_for
-from tests.pathology_app.small_project import MODEL_ID, SLIDE_ID
+from tests.pathology_app.signed_in import PASSWORD, hashed
+from tests.pathology_app.small_project import MODEL_ID, SLIDE_ID, make_project
+from tests.pathology_app.small_reading import STUDY, make_reading_study
+from tests.pathology_app.started_app import StartedApp, started_app
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Browser, Page
 
 PAGES = {
     "worklist": "",
+    "gallery": "?view=gallery",
     "slide": f"?slide={SLIDE_ID}&model={MODEL_ID}",
     "side by side": f"?compare={SLIDE_ID},{SLIDE_ID}~",
     "studies": "?study",
     "check of the screen": "?check=screen",
 }
+OF_A_STUDY = {
+    "study": (f"?study={STUDY}", "Slides that have ended"),
+    "readings": (f"?study={STUDY}&view=readings", "Readers"),
+    "begin of a reading": (f"?study={STUDY}&view=read", "Start reading"),
+    "reading": (f"?study={STUDY}&view=read", "R1"),
+    "runs": ("?page=runs", "Ingest slides …"),
+    "new run": ("?page=runs&new=ingest", "Ingest slides"),
+    "log": ("?log", "signed in"),
+}
+"""Links, and what stands on their pages."""
 READY = {
     "slide": "window.__gemslide && window.__gemslide.isSettled() && window.__gemslide.hasOverlay()",
     "side by side": "window.__gemslideCompare && window.__gemslideCompare.isSettled()",
@@ -27,6 +43,7 @@ READY = {
         "[...document.querySelectorAll('*')].some((at) => at.shadowRoot && at.shadowRoot.querySelector('.calibration'))"
     ),
 }
+DRAWN = "document.querySelector('.stApp') && !document.querySelector('[data-stale=true]')"
 SERIOUS = ("serious", "critical")
 
 
@@ -36,9 +53,55 @@ def test_no_page_has_a_serious_finding(page: Page, server: Server, name: str, sc
     page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
     page.goto(f"{server.url}/{PAGES[name]}")
     page.get_by_text("Research use only").first.wait_for()
-    wait_for(page, READY.get(name, "document.querySelector('.stApp') && !document.querySelector('[data-stale=true]')"))
+    wait_for(page, READY.get(name, DRAWN))
 
     assert serious(page) == []
+
+
+@pytest.fixture(scope="module")
+def study_app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartedApp]:
+    """A study to read, and people who sign in."""
+    root = tmp_path_factory.mktemp("study")
+    make_reading_study(make_project(tmp_path_factory.mktemp("small")), root, slides=2, readers=["R1"])
+    with changing_accounts(root / ACCOUNTS_FILE) as accounts:
+        accounts.append(Account(name="ada", roles=("admin", "reader"), password=hashed(), reader="R1"))
+    with started_app(root, root / "server.log") as app:
+        yield app
+
+
+@pytest.fixture(scope="module")
+def ada(browser: Browser, study_app: StartedApp) -> Iterator[Page]:
+    """The page of somebody who may do all; where they sign in, there is no serious finding either."""
+    with browser.new_context(viewport={"width": 1280, "height": 900}) as context:
+        page = context.new_page()
+        page.goto(study_app.url)
+        page.get_by_role("heading", name="Sign in").wait_for()
+        for scheme in ("light", "dark"):
+            page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+            assert serious(page) == []
+        page.get_by_label("Name").fill("ada")
+        page.get_by_label("Password").fill(PASSWORD)
+        page.get_by_role("button", name="Sign in").click()
+        page.get_by_role("heading", name="Worklist").wait_for()
+        yield page
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", OF_A_STUDY)
+def test_no_page_of_a_study_has_a_serious_finding(ada: Page, study_app: StartedApp, name: str, scheme: str) -> None:
+    ada.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+    link, shown = OF_A_STUDY[name]
+    ada.goto(f"{study_app.url}/{link}")
+    ada.get_by_text(shown).first.wait_for()
+    wait_for(ada, DRAWN)
+    if name == "reading":
+        begin = ada.get_by_role("button", name="Start reading")
+        begin.or_(ada.locator(".gemslide-viewer")).first.wait_for()
+        if begin.is_visible():
+            begin.click()
+        wait_for(ada, "window.__gemslide && window.__gemslide.isSettled()")
+
+    assert serious(ada) == []
 
 
 def test_a_serious_finding_would_be_found(page: Page, server: Server) -> None:
