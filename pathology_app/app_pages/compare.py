@@ -81,15 +81,15 @@ def _pane(cache: SlideCache, link: CompareLink, index: int) -> dict[str, Any]:
         say_hidden(blinded)
     choices = [*model_ids, _NO_MODEL]
     wanted = _NO_MODEL if view.model_id == "" else view.model_id if view.model_id in model_ids else choices[0]
-    model, remove = st.columns([4, 1], vertical_alignment="bottom")
-    chosen = model.selectbox(
+    row = st.container(horizontal=True, vertical_alignment="bottom")
+    chosen = row.selectbox(
         f"Model over {as_markdown(view.slide_id)}",
         choices,
         index=choices.index(wanted),
         format_func=as_text,
         key=f"model {index} of {link.text}",
     )
-    remove.button(
+    row.button(
         "Remove",
         icon=":material/close:",
         key=f"remove {index}",

@@ -27,6 +27,8 @@ from training.foundation.names import is_name
 Place = st.delta_generator.DeltaGenerator
 
 VIEWER_KEY = "viewer"
+_CHOICE_PX = 210
+"""Width of a list to choose from."""
 _OF_SLIDE = ("slide", "model", "class", "at", "overlay", "layers", "image")
 """What a link says of a slide; the last four are the browser's own (frontend/src/link_state.ts)."""
 
@@ -67,7 +69,10 @@ class Selection:
 def page(worklist: st.Page) -> None:
     """Draw the page of the slide named in the link."""
     cache = current_cache()
-    back, title, review_place, model_place, class_place = st.columns([1.2, 3.2, 1.4, 2, 2], vertical_alignment="center")
+    row = st.container(horizontal=True, vertical_alignment="center")  # on a narrow screen it takes two lines
+    back, title = row.container(width="content"), row.container(width="stretch")
+    review_place = row.container(width="content")
+    model_place, class_place = row.container(width=_CHOICE_PX), row.container(width=_CHOICE_PX)
     with back:
         _back_button(worklist)
     slide_id = st.query_params.get("slide")
@@ -101,9 +106,9 @@ def page(worklist: st.Page) -> None:
 
 def _title(slide_id: str) -> None:
     """The slide's name, and the way to see it beside others."""
-    name, beside = st.columns([3, 1], vertical_alignment="center")
-    name.markdown(f"#### {as_markdown(slide_id)}")
-    if beside.button("Compare", type="tertiary", key="compare_with", help="Beside other slides, or other models"):
+    row = st.container(horizontal=True, vertical_alignment="center")
+    row.markdown(f"#### {as_markdown(slide_id)}", width="content")
+    if row.button("Compare", type="tertiary", key="compare_with", help="Beside other slides, or other models"):
         model = st.query_params.get("model")
         kept = {name: value for name, value in st.query_params.to_dict().items() if name not in _OF_SLIDE}
         link = CompareLink((CompareView(slide_id, model if model and is_name(model) else None), CompareView(slide_id)))

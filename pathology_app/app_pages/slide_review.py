@@ -50,7 +50,7 @@ def review_popover(slide_id: str, opened: OpenPredictions | None, class_name: st
         st.caption(as_markdown(message_of(error, current_cache().project.root)))
         return
     label = f"Reviews ({len(earlier)})" if earlier else "Review"
-    with st.popover(label, icon=":material/rate_review:", width="stretch"):
+    with st.popover(label, icon=":material/rate_review:", width="content"):
         _history(earlier)
         if current_person().may(Action.ANNOTATE):
             _form(slide_id, opened, class_name, key=f"review {slide_id} {len(earlier)}")  # a new one is empty

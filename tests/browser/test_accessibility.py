@@ -43,7 +43,11 @@ READY = {
         "[...document.querySelectorAll('*')].some((at) => at.shadowRoot && at.shadowRoot.querySelector('.calibration'))"
     ),
 }
-DRAWN = "document.querySelector('.stApp') && !document.querySelector('[data-stale=true]')"
+DRAWN = (
+    "document.querySelector('.stApp') && !document.querySelector('[data-stale=true]') && "
+    "document.getAnimations().every(({ playState }) => playState !== 'running')"
+)
+"""And nothing is being faded in, whose contrast is not its own yet."""
 SERIOUS = ("serious", "critical")
 
 

@@ -23,7 +23,7 @@ def test_a_window_of_another_size_keeps_the_magnification_and_a_whole_slide_whol
         wait_until_whole(page)
 
     page.keyboard.press("5")  # 20x, two pixels of the screen for each µm
-    wait_for(page, f"{HOOK}.placement().scale === 1 && {HOOK}.isSettled()")
+    wait_for(page, f"Math.abs({HOOK}.placement().scale - 1) < 1e-3 && {HOOK}.isSettled()")
     for width, height in SIZES.values():
         page.set_viewport_size({"width": width, "height": height})
         wait_for(page, f"innerWidth === {width} && {HOOK}.isSettled()")

@@ -228,7 +228,12 @@ ${i.note}`;a!==this.shownNote&&([this.note.value,this.shownNote]=[i.note,a])}fil
 .body { display: flex; gap: 8px; height: max(380px, calc(100vh - var(--above, 170px))); }
 .stage { position: relative; flex: 1; min-width: 0; background: #e4e7ec; border: 1px solid var(--line); border-radius: 6px; overflow: hidden; color: #1f2430; }
 .side { width: 296px; flex: none; overflow: auto; scrollbar-width: thin; border: 1px solid var(--line); border-radius: 6px; background: var(--raised); }
-@media (max-width: 900px) { .side { width: 236px; } }
+/* A tablet held upright: the panel stands below the slide, in two columns. */
+@media (max-width: 900px) {
+  .body { flex-direction: column; }
+  .side { width: auto; height: 36%; }
+  .side:not([hidden]) { display: grid; grid-template-columns: 1fr 1fr; align-items: start; }
+}
 .gemslide-viewer:fullscreen { padding: 8px; }
 .gemslide-viewer:fullscreen .body { height: auto; flex: 1; }
 .stage.has-tool .openseadragon-canvas { cursor: crosshair; }
