@@ -20,6 +20,7 @@ from PIL import Image
 
 from benchmarks.pages import ROOT
 from tests.browser.conftest import CHROMIUM, FLAGS, wait_for
+from tests.pathology_app.small_reading import STUDY, begin_reading_study
 from tests.pathology_app.started_app import StartedApp, started_app
 
 if TYPE_CHECKING:
@@ -88,6 +89,46 @@ def compare(page: Page, app: StartedApp) -> None:
     wait_for(page, f"{COMPARE} && {COMPARE}.isSettled()")
 
 
+def annotate(page: Page, app: StartedApp) -> None:
+    slide(page, app)
+    page.keyboard.press("n")
+    _settle(page)
+    page.keyboard.press("a")
+    page.keyboard.press("g")
+    corners = ((330, 330), (560, 300), (640, 480), (520, 600), (360, 560))
+    for x, y in corners:
+        page.mouse.click(x, y)
+    page.mouse.click(*corners[0])
+    page.get_by_label("Class", exact=True).last.select_option("New class…")
+    page.get_by_role("textbox", name="New class").fill("carcinoma")
+    page.keyboard.press("Enter")
+    page.get_by_role("textbox", name="Note").fill("ask a colleague")
+    page.get_by_role("textbox", name="Note").blur()
+    wait_for(page, f"{VIEWER}.annotations.isSaved() && {VIEWER}.annotations.total() === 1")
+    page.keyboard.press("s")
+
+
+def review(page: Page, app: StartedApp) -> None:
+    slide(page, app)
+    page.get_by_role("button", name="Review").click()
+    page.get_by_text("Disagree", exact=True).click()
+    page.get_by_label("Own label").fill("benign")
+    page.get_by_label("Comment").fill("crush artefact")
+    page.get_by_label("Sign with your name").fill("Ada")
+
+
+def reading(page: Page, app: StartedApp) -> None:
+    page.goto(f"{app.url}/?study={STUDY}&view=read&reader=r1")
+    page.get_by_role("button", name="Start reading").click()
+    wait_for(page, f"{VIEWER} && {VIEWER}.isSettled()")
+    page.keyboard.press("4")
+    page.get_by_text("malignant", exact=True).click()
+    page.get_by_label("How sure are you?").fill("70")
+    page.keyboard.press("Tab")
+    wait_for(page, f"{VIEWER}.isSettled()")
+    page.wait_for_load_state("networkidle")
+
+
 def screen(page: Page, app: StartedApp) -> None:
     page.goto(f"{app.url}/?check=screen")
     page.get_by_role("heading", name="Check this screen").wait_for()
@@ -96,7 +137,7 @@ def screen(page: Page, app: StartedApp) -> None:
 
 STEPS: dict[str, Callable[[Page, StartedApp], None]] = {
     "worklist": worklist, "slide": slide, "hotspot": hotspot, "layers": layers, "measure": measure, "keys": keys,
-    "compare": compare, "screen": screen,
+    "compare": compare, "annotate": annotate, "review": review, "screen": screen, "reading": reading,
 }  # fmt: skip
 
 
@@ -111,6 +152,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         project = Path(folder) / "demo"
         shutil.copytree(options.project, project)
+        begin_reading_study(project, [SLIDE], readers=["r1"])
         with started_app(project, Path(folder) / "server.log") as app:
             browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
             for name, step in STEPS.items():

@@ -14,7 +14,11 @@ from shapely.geometry.base import BaseGeometry
 KINDS = ("point", "line", "rectangle", "ellipse", "polygon", "freehand")
 """How it was drawn. A rectangle or ellipse whose corners were moved one by one is a polygon."""
 CONTENT = ("state", "kind", "object_type", "geometry", "class_name", "note")
-"""Columns that somebody drew or typed; the log's hashes cover these and the revision."""
+"""Columns that somebody drew or typed."""
+HASHED = (*CONTENT, "revision")
+"""What the log's hashes cover."""
+IMPORTED = "annotations imported"
+"""Action of the one entry for all that came in a file."""
 
 
 def new_id() -> str:

@@ -13,7 +13,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from pipeline.errors import BadAnnotationError
 from pipeline.project import check_name
-from pipeline.review.annotation import CONTENT, KINDS, Annotation, Draft, annotation_of, new_id
+from pipeline.review.annotation import CONTENT, HASHED, IMPORTED, KINDS, Annotation, Draft, annotation_of, new_id
 from pipeline.review.shapes import stored_shape
 from pipeline.review.tables import annotated_slide, annotation, annotation_class, annotation_revision
 from pipeline.study import Change, Ledger, append_to_project, hash_row, slide_subject, utc_now
@@ -26,7 +26,6 @@ MAX_LIVE, MAX_VERTICES_OF_SLIDE = 500_000, 10_000_000
 MAX_NOTE, MAX_ACTOR = 2_000, 200
 OBJECT_TYPES = ("annotation", "detection", "cell", "tile", "tmaCore", "root")
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_HASHED = (*CONTENT, "revision")
 _AT_ONCE = 500
 _KEPT = (*CONTENT, "revision", "changed_by", "changed_utc")
 _MEASURES = ("left_px0", "top_px0", "right_px0", "bottom_px0", "area_px0", "vertices")
@@ -246,8 +245,8 @@ def _note(action: str, before: Mapping[str, Any] | None, new: Mapping[str, Any],
                 "revision": new["revision"],
                 "kind": new["kind"],
                 "class": new["class_name"],
-                "before": hash_row(before, _HASHED) if before else None,
-                "after": hash_row(new, _HASHED),
+                "before": hash_row(before, HASHED) if before else None,
+                "after": hash_row(new, HASHED),
             },
         )
     )
@@ -295,4 +294,4 @@ def as_imported(work: _Work, details: Mapping[str, Any]) -> Change:
     """The one entry of many annotations that came in a file."""
     hashes = [entry.details["after"] for entry in work.entries]
     said = {"annotations": len(hashes), "after": hash_row({"all": hashes}, ("all",)), **details}
-    return Change(work.actor, "annotations imported", slide_subject(work.slide_id), details=said)
+    return Change(work.actor, IMPORTED, slide_subject(work.slide_id), details=said)

@@ -8,10 +8,12 @@ from typing import Any
 
 from sqlalchemy import Connection, Table, select
 
+from pipeline.review.annotation import HASHED, IMPORTED
 from pipeline.review.looking import row_sha256
-from pipeline.review.tables import coverage, hotspot_review, review
+from pipeline.review.tables import annotation, coverage, hotspot_review, review
 from pipeline.study.chain import digest
 from pipeline.study.database import Database
+from pipeline.study.rows import PROJECT_LOG, hash_row, slide_subject
 from pipeline.study.tables import audit
 
 TABLES = {table.name: table for table in (hotspot_review, coverage, review)}
@@ -32,6 +34,8 @@ def verify_reviews(database: Database, study_id: str) -> list[str]:
         findings: list[str] = []
         for name, table in TABLES.items():
             findings += _changed(connection, study_id, name, table, logged)
+        if study_id == PROJECT_LOG:
+            findings += _annotations(connection)
     findings += [f"{name} {key[:12]}…: was deleted from the ledger" for name, key in logged]
     return findings[:MAX_FINDINGS]
 
@@ -62,3 +66,39 @@ def _changed(
             yield f"{where}: stands in the ledger, and no entry says how it came there"
         elif said != row_sha256(values):
             yield f"{where}: was changed without an entry in the log"
+
+
+def _annotations(connection: Connection) -> Iterator[str]:
+    """Findings of annotations that were drawn or changed one by one; many that came in a file have one entry together,
+    whose hash is of them all, as they were then."""
+    logged, imports = _logged_annotations(connection)
+    rows = connection.execution_options(yield_per=_AT_ONCE).execute(select(annotation))
+    for row in rows.mappings():
+        where = f"annotation {row['annotation_id']} on slide {row['slide_id']:.64}"
+        subject = slide_subject(row["slide_id"])
+        revision, said = logged.pop((subject, row["annotation_id"]), (0, ""))
+        if row["revision"] > revision:
+            if subject not in imports:
+                yield f"{where}: revision {row['revision']} stands in the ledger, and no entry says how it came there"
+        elif said != hash_row(dict(row), HASHED):
+            yield f"{where}: was changed without an entry in the log"
+    yield from (f"annotation {known} on {subject:.80}: was deleted from the ledger" for subject, known in logged)
+
+
+def _logged_annotations(connection: Connection) -> tuple[dict[tuple[str, str], tuple[int, str]], set[str]]:
+    """Of each annotation (subject, id) the last revision and its hash; and subjects with annotations that came in
+    files."""
+    chosen = select(audit.c.subject, audit.c.action, audit.c.details).where(audit.c.study_id == PROJECT_LOG)
+    chosen = chosen.where(audit.c.action.like("annotation%")).order_by(audit.c.seq)
+    logged: dict[tuple[str, str], tuple[int, str]] = {}
+    imports: set[str] = set()
+    for subject, action, text in connection.execution_options(yield_per=_AT_ONCE).execute(chosen):
+        if action == IMPORTED:
+            imports.add(subject)
+            continue
+        try:
+            said = json.loads(text)
+            logged[subject, str(said["annotation"])] = int(said["revision"]), str(said["after"])
+        except (ValueError, KeyError, TypeError):
+            continue  # an entry that was changed, which its hash shows
+    return logged, imports

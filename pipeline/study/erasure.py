@@ -37,7 +37,8 @@ from pipeline.study.tables import answer, audit, reading, slide, task
 from pipeline.tiles.table import read_table
 
 _OF_REVIEWS = ("hotspot_review", "coverage", "review")
-"""Tables of `pipeline.review`, which stands above this package."""
+_OF_ANNOTATIONS = ("annotation_revision", "annotation", "annotated_slide")
+"""Tables of `pipeline.review`, which stands above this package; what refers to others comes first."""
 MAX_LOOKED_AT_BYTES = 256 * 2**20
 
 
@@ -152,11 +153,15 @@ def _erase_slide(connection: Connection, study_id: str, slide_id: str, actor: st
 
 
 def _erase_reviews(connection: Connection, study_id: str, slide_id: str, actor: str, why: str) -> None:
-    """What people looked at and said of the slide, in the study and outside all studies, with the project's entries."""
+    """What people looked at, drew on and said of the slide, in the study and outside all studies, with the project's
+    entries."""
     for name in _OF_REVIEWS:
         rows = table(name, column("study_id"), column("slide_id"))
         is_slide = (rows.c.slide_id == slide_id, rows.c.study_id.in_((study_id, PROJECT_LOG)))
         connection.execute(delete(rows).where(*is_slide))
+    for name in _OF_ANNOTATIONS:
+        rows = table(name, column("slide_id"))
+        connection.execute(delete(rows).where(rows.c.slide_id == slide_id))
     if intervals := _empty_entries(connection, PROJECT_LOG, [slide_subject(slide_id)]):
         named = Change(actor, ENTRIES_ERASED, STUDY_SUBJECT, why, details={"entries": intervals})
         append_to_project(connection, [named])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,15 +35,19 @@ def make_reading_study(small: Project, root: Path, *, slides: int = 3, laid_out:
     Args:
         reading: in place of what `[reading]` says here.
     """
+    for name in SLIDES[:slides]:
+        copy_slide(small, Project(root), name)
+    begin_reading_study(root, SLIDES[:slides], laid_out=laid_out, **reading)
+
+
+def begin_reading_study(root: Path, names: Sequence[str], *, laid_out: bool = True, **reading: Any) -> None:
+    """A study of slides that are there, in which all are done."""
     design = {"readers": list(READERS), "arms": ["unassisted"], "adjudicators": ["chief"], "questions": QUESTIONS}
     protocol = {
         "study": {"title": "Do readers agree?", "question": "Do they?", "seed": 3},
         "models": [{"id": MODEL_ID, "sha256": "0" * 64}],
         "reading": design | reading,
     }
-    names = SLIDES[:slides]
-    for name in names:
-        copy_slide(small, Project(root), name)
     with open_ledger(Project(root)) as ledger:
         ledger.begin(STUDY, protocol, "0" * 64, [NewSlide(name) for name in names], STAGES, actor="ada")
         mine = worker(ledger)

@@ -7,12 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from shapely import box
 from sqlalchemy import text
 
 from pipeline.cohort.manifest import load_cohort
 from pipeline.errors import BadManifestError
 from pipeline.files import sha256_of
 from pipeline.project import Project
+from pipeline.review import Draft, annotations_of, save
 from pipeline.review.coverage import CoverageGrid
 from pipeline.review.coverage_store import save_looks
 from pipeline.review.hotspot_reviews import HotspotKey, judge_hotspots
@@ -34,7 +36,7 @@ from pipeline.study.verify import verify_log
 
 NAME = "Erika-Mustermann-1964"
 OTHERS = ("S-1", "S-3")
-REVIEWS = ("hotspot_review", "coverage", "review")
+REVIEWS = ("hotspot_review", "coverage", "review", "annotation", "annotation_revision", "annotated_slide")
 
 
 def protocol() -> Protocol:
@@ -93,6 +95,9 @@ def say_something(study: Study) -> None:
         save_looks(study.ledger, looking, CoverageGrid(128.0, 2, 2), [], mpp0=0.5, seconds=3)
         judge_hotspots(study.ledger, looking, "m-00000000", "0" * 64, [(HotspotKey("tumour", 1, 2), "accepted")])
         add_review(study.ledger, looking, SlideReview("disagree", "Ada", comment=f"of {looking.slide_id}"))
+    for slide_id in (NAME, "S-1"):
+        (drawn,) = save(study.ledger, slide_id, [Draft(box(1, 2, 30, 40), "rectangle", note=slide_id)], "ada").saved
+        save(study.ledger, slide_id, [drawn.draft(note=f"more of {slide_id}")], "bob")
 
 
 def everything(ledger: Ledger) -> str:
@@ -119,7 +124,7 @@ def test_nothing_of_an_erased_slide_is_left_and_the_log_verifies(study, tmp_path
     assert NAME not in everything(study.ledger)
     assert not verify_log(study.ledger.database, PROJECT_LOG).findings
     assert verify_reviews(study.ledger.database, "s") == verify_reviews(study.ledger.database, PROJECT_LOG) == []
-    assert len(reviews_of(study.ledger, "S-1")) == 1, "what was said of others stays"
+    assert len(reviews_of(study.ledger, "S-1")) == len(annotations_of(study.ledger, "S-1")) == 1, "of others it stays"
     if study.ledger.database.is_sqlite:
         study.ledger.database.close()
         assert NAME.encode() not in (tmp_path / "gemslide.db").read_bytes()

@@ -7,9 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from shapely import box
 from sqlalchemy import text
 
 from pipeline.errors import BadManifestError, BadRecipeError, ChangedSourceError, UnreadableError
+from pipeline.review import Draft, save
 from pipeline.review.coverage import Coverage, CoverageGrid, Look, code_of, grid_for, tissue_cells
 from pipeline.review.coverage_store import coverage_of, save_looks
 from pipeline.review.hotspot_reviews import HotspotKey, hotspot_states, judge_hotspots
@@ -141,12 +143,17 @@ def test_a_review_is_signed_and_a_second_one_stands_beside_it(begun):
         ("UPDATE hotspot_review SET state = 'accepted'", "hotspot_review of ada .* was changed"),
         ("UPDATE coverage SET seconds = 600", "coverage of ada .* was changed"),
         ("UPDATE coverage SET person = 'bob'", "coverage of bob .* no entry says how"),
+        ("UPDATE annotation SET note = 'benign'", "annotation .* on slide S-1: was changed"),
+        ("UPDATE annotation SET revision = 7", "annotation .* on slide S-1: revision 7 .* no entry says how"),
+        ("DELETE FROM annotation", "annotation .* was deleted from the ledger"),
     ],
 )
 def test_what_is_changed_behind_the_logs_back_is_found(begun, statement, finding):
     add_review(begun, ALONE, SlideReview("disagree", "Ada", "benign", "crush artefact"))
     judge_hotspots(begun, ALONE, "m-0", SHA, [(SPOT, "rejected")])
     save_looks(begun, ALONE, GRID, [look(0, 0, 256, 256)], mpp0=0.5, seconds=3)
+    save(begun, ALONE.slide_id, [Draft(box(1, 2, 30, 40), "rectangle")], "ada")
+    assert findings(begun, PROJECT_LOG) == []
     with begun.database.write() as connection:
         connection.execute(text(statement))
     found = "\n".join(verify_reviews(begun.database, PROJECT_LOG))
