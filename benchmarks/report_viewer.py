@@ -93,7 +93,7 @@ def _annotations(line: dict[str, Any]) -> Iterator[str]:
 def _worklist(line: dict[str, Any]) -> Iterator[str]:
     slides = f"worklist of {line['slides']:,} slides"
     yield _row(line, f"{slides}, still being read: ms to the first row", "", line["while_read_ms"])
-    asked = {"first page": "≤ 1000", "filter": "≤ 1000"}
+    asked = {"first page": "≤ 1000", "another look": "≤ 1000", "filter": "≤ 1000"}
     for name, words in WORKLIST.items():
         found = line[name]
         yield _row(

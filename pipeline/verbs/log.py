@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import typer
 from pipeline.cli_output import report_errors
 from pipeline.errors import UnreadableError
 from pipeline.project import open_project
+from pipeline.review import verify_reviews
 from pipeline.study import (
     PROJECT_LOG,
     Ledger,
@@ -44,6 +45,8 @@ def run_verify(project_dir: Path, *, as_json: bool) -> None:
         if not project_history(ledger, LogFilter(), newest=1):
             raise UnreadableError("the log has no entries: nobody has signed in, and nothing was looked at.")
         verified = verify_log(ledger.database, PROJECT_LOG)
+        findings = (*verified.findings, *verify_reviews(ledger.database, PROJECT_LOG))
+        verified = replace(verified, findings=findings)
     if as_json:
         typer.echo(json.dumps(asdict(verified)))
     else:

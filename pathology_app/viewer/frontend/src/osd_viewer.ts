@@ -6,7 +6,16 @@ import { optionsOf } from "./viewer_options";
 export function openViewer(element: HTMLElement, tileSource: OpenSeadragon.TileSource, hasNavigator: boolean): OpenSeadragon.Viewer {
   const osd = OpenSeadragon(optionsOf(element, tileSource, hasNavigator));
   keepWhole(osd);
+  hideUntilDrawn(osd, element);
   return osd;
+}
+
+/** Frames without a tile are not put on the screen: where there is no GPU, each holds up the tiles that are to come. */
+function hideUntilDrawn(osd: OpenSeadragon.Viewer, element: HTMLElement): void {
+  const show = (): void => element.classList.remove("is-empty");
+  element.classList.add("is-empty");
+  osd.addOnceHandler("tile-loaded", show);
+  osd.addOnceHandler("tile-load-failed", show);
 }
 
 /** When the stage gets another size, the magnification stays; but a slide that is seen as a whole is seen so again. */

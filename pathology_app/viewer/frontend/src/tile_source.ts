@@ -70,7 +70,9 @@ async function download(job: OpenSeadragon.ImageJob, store: TileStore, events: T
   (job.userData as Download).stop = stop;
   try {
     const { width, height } = job.tile.sourceBounds;
-    const { context, hasHoles } = await store.take({ url: job.src, width, height }, stop.signal);
+    const place = { url: job.src, width, height };
+    // What was made ready is the view's: it would wait for a second one while the small picture has the first.
+    const { context, hasHoles } = await (isForNavigator(job.tile) ? store.draw(place, stop.signal) : store.take(place, stop.signal));
     if (hasHoles) {
       events.onHoles();
     }
@@ -80,4 +82,9 @@ async function download(job: OpenSeadragon.ImageJob, store: TileStore, events: T
       job.fail(String(error), null as unknown as XMLHttpRequest);
     }
   }
+}
+
+function isForNavigator(tile: OpenSeadragon.Tile): boolean {
+  const { viewer } = tile.tiledImage as unknown as { viewer: OpenSeadragon.Viewer };
+  return viewer instanceof OpenSeadragon.Navigator;
 }

@@ -46,7 +46,8 @@ export class TileStore {
     }
   }
 
-  private async draw({ url, width, height }: TilePlace, signal: AbortSignal): Promise<DrawnTile> {
+  /** The tile, whether one was made ready or not. */
+  async draw({ url, width, height }: TilePlace, signal: AbortSignal): Promise<DrawnTile> {
     return drawTile(await bodyOf(url, signal), width, height, this.colours);
   }
 }
