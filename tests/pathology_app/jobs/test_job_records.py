@@ -75,8 +75,11 @@ def test_a_strangers_process_is_never_taken_for_a_run(project: Project, stranger
 def test_a_reused_number_or_a_process_of_somebody_else_is_no_run(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    code = [sys.executable, "-c", "input()", SUPERVISOR, JOB]  # it even says that it watches over this job
-    with subprocess.Popen(code, stdin=subprocess.PIPE) as process:
+    # It even says that it watches over this job: but only once Python runs there, and no longer the fork of this test.
+    code = [sys.executable, "-c", "print(flush=True); input()", SUPERVISOR, JOB]
+    with subprocess.Popen(code, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        process.stdout.readline()
         name = {"space": name_of_this_process().space, "pid": process.pid, "began": began(process.pid)}
         write(project, record(process=name))
         assert running_ids(project) == [JOB]
