@@ -1,7 +1,8 @@
 """A tile on its way to the browser: a table of its parts, then their JPEG streams, one behind the other.
 
     uint32        number of parts
-    per part      uint16 × 4: x, y, width, height in pixels of the tile; uint32: bytes of its stream, 0 for a hole
+    per part      uint16 × 4: x, y, width, height in pixels of the tile; uint32: pixels of its stream along each of the
+                  tile's; uint32: bytes of its stream, 0 for a hole
 
 All little-endian. Neighbouring chunks so go out in one answer with the scanner's own streams in them, and a hole says
 that something is damaged there. frontend/src/tile_body.ts reads it.
@@ -15,10 +16,10 @@ from collections.abc import Sequence
 from pipeline.store.screen import Part
 
 MEDIA_TYPE = "application/vnd.gemslide.tile"
-_COUNT, _PART = struct.Struct("<I"), struct.Struct("<4HI")
+_COUNT, _PART = struct.Struct("<I"), struct.Struct("<4HII")
 
 
 def tile_body(parts: Sequence[Part]) -> bytes:
     """The bytes of a tile."""
-    table = b"".join(_PART.pack(*part.box, len(part.jpeg or b"")) for part in parts)
+    table = b"".join(_PART.pack(*part.box, part.shrink, len(part.jpeg or b"")) for part in parts)
     return b"".join([_COUNT.pack(len(parts)), table, *(part.jpeg for part in parts if part.jpeg)])

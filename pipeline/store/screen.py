@@ -2,8 +2,9 @@
 
 A store keeps the scanner's chunks, often of 240 or 256 px, and the scanner's levels, often only every second halving.
 Asked for chunk by chunk, a field of view at half of a level's resolution takes seventy answers, with four times the
-pixels it shows. So neighbouring chunks go out together, their streams untouched; what lies between two levels is
-averaged here.
+pixels it shows. So neighbouring chunks go out together, their streams untouched, and half as large they are drawn by
+the browser: the streams take about as many bytes as one encoded anew, and nothing is decoded here. What is smaller
+still, or does not divide, is averaged here.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ TILE_PX = 512
 
 _MAX_SMALL = 8
 """Most times smaller that libjpeg decodes."""
+_MAX_SHRINK_OF_STREAMS = 2
+"""Most times smaller that a browser draws streams: each halving asks for four times as many."""
 _DAMAGED = b""
 """In place of a stream that cannot be read; none that can is empty."""
 _NEEDED_GAP = 1.5
@@ -99,6 +102,8 @@ class Part:
     box: Box
     """Where, in pixels of the tile; a JPEG may reach beyond it, with padding."""
     jpeg: bytes | None
+    shrink: int = 1
+    """Pixels of the JPEG along each pixel of the tile: their mean is what the tile shows."""
 
 
 def tile_parts(reader: StoreReader, level: ScreenLevel, row: int, column: int) -> list[Part]:
@@ -111,8 +116,12 @@ def tile_parts(reader: StoreReader, level: ScreenLevel, row: int, column: int) -
         UnreadableError: the store was replaced or cannot be opened.
     """
     box = level.source_box(row, column)
-    if level.shrink == 1 and level.source.codec == "imagecodecs_jpeg":
-        return _streams(level.source.array, box)
+    shrink = level.shrink
+    # A pixel that no four pixels of the slide make, at its edge, would take in some of a chunk's padding.
+    divides = all(px % shrink == 0 for px in (level.source.chunk_px, box.width_px, box.height_px))
+    if level.source.codec == "imagecodecs_jpeg" and shrink <= _MAX_SHRINK_OF_STREAMS and divides:
+        parts = _streams(level.source.array, box)
+        return [Part(_shrunk(part.box, shrink), part.jpeg, shrink) for part in parts]
     return _composed(level, box)
 
 

@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 from skimage.color import deltaE_ciede2000, rgb2lab
 
+from pipeline.box import Box
 from pipeline.project import Project
 from pipeline.store.colour import ToSrgb
 from pipeline.store.metadata import read_json, write_json
 from pipeline.units import RESEARCH_USE
 from tests.browser.conftest import ARTIFACTS, Server, wait_for
 from tests.pathology_app.profiles import give_profile, table_profile
-from tests.pathology_app.small_project import SLIDE_ID, flip_a_bit, slide_pixels
+from tests.pathology_app.small_project import HEIGHT_PX0, SLIDE_ID, WIDTH_PX0, flip_a_bit, slide_pixels
 from tests.pathology_app.started_app import started_app
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ PLACES = [(x, y) for x in range(600, 1300, 50) for y in range(480, 860, 40)]
 """Level-0 pixels of tissue, all on the screen."""
 AT = "at=475,335,0.5"
 """One pixel of the slide is one of the screen."""
+HALF = "at=475,335,1"
+"""Two pixels of the slide along each of the screen's."""
 USELESS = "useless"
 
 
@@ -145,6 +148,20 @@ def test_a_slide_whose_profile_is_of_no_use_is_shown_as_scanned_and_says_so_and_
     assert np.abs(colours(page).astype(int) - slide_pixels()[y_px0, x_px0]).mean() < 6
     assert page.get_by_text("This slide's colour profile is of no use").is_visible()
     assert page.get_by_text("Image changed").count() == 0
+
+
+@pytest.mark.parametrize(("at", "most_away"), [(AT, 0), (HALF, 1)], ids=["pixel for pixel", "half"])
+def test_the_screen_shows_the_pixels_stored_or_at_half_of_a_level_the_mean_of_four(
+    page: Page, server: Server, app_url: str, at: str, most_away: float
+) -> None:
+    page.goto(f"{app_url}/?slide={USELESS}&{at}")
+    wait_for(page, f"{HOOK} && {HOOK}.isSettled()")
+    stored = server.cache.slide(SLIDE_ID).reader.read_region(0, Box(0, 0, WIDTH_PX0, HEIGHT_PX0)).astype(float)
+    side_px0 = 1 if at == AT else 2
+    corners = np.array(PLACES) + np.indices((side_px0, side_px0)).reshape(2, -1).T[:, None]
+    mean = stored[corners[..., 1], corners[..., 0]].mean(0)
+
+    assert np.abs(colours(page) - mean).mean() <= most_away
 
 
 def test_the_viewer_leads_to_a_page_that_checks_the_screen(page: Page, app_url: str) -> None:

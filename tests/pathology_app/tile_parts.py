@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-_COUNT, _PART = struct.Struct("<I"), struct.Struct("<4HI")
+_COUNT, _PART = struct.Struct("<I"), struct.Struct("<4HII")
 
 
 def parts_of(body: bytes) -> list[tuple[tuple[int, int, int, int], bytes]]:
@@ -12,7 +12,7 @@ def parts_of(body: bytes) -> list[tuple[tuple[int, int, int, int], bytes]]:
     (count,) = _COUNT.unpack_from(body)
     at, found = _COUNT.size + count * _PART.size, []
     for index in range(count):
-        *box, size = _PART.unpack_from(body, _COUNT.size + index * _PART.size)
+        *box, _, size = _PART.unpack_from(body, _COUNT.size + index * _PART.size)
         found.append(((box[0], box[1], box[2], box[3]), body[at : at + size]))
         at += size
     assert at == len(body)

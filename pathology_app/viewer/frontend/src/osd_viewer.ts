@@ -1,10 +1,11 @@
 // OpenSeadragon with a slide.
 import OpenSeadragon from "openseadragon";
 import { optionsOf } from "./viewer_options";
+import { WholePixelDrawer } from "./whole_pixel_drawer";
 
 /** @param hasNavigator whether a small picture of the whole slide stands in its corner. */
 export function openViewer(element: HTMLElement, tileSource: OpenSeadragon.TileSource, hasNavigator: boolean): OpenSeadragon.Viewer {
-  const osd = OpenSeadragon(optionsOf(element, tileSource, hasNavigator));
+  const osd = OpenSeadragon({ ...optionsOf(element, tileSource, hasNavigator), drawer: WholePixelDrawer });
   keepWhole(osd);
   hideUntilDrawn(osd, element);
   return osd;

@@ -19,7 +19,8 @@ export async function drawTile(body: ArrayBuffer, width: number, height: number,
   context.fillRect(0, 0, width, height);
   for (const { part, image } of images) {
     if (image) {
-      context.drawImage(image, part.x, part.y);
+      // At half its size, smoothing makes each pixel the mean of four.
+      context.drawImage(image, part.x, part.y, image.width / part.shrink, image.height / part.shrink);
       image.close();
     }
   }

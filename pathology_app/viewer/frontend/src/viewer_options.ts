@@ -15,8 +15,6 @@ export function optionsOf(element: HTMLElement, tileSource: OpenSeadragon.TileSo
   return {
     element,
     tileSources: tileSource,
-    // WebGL is several times slower than a 2-d canvas where there is no GPU, as on a remote desktop.
-    drawer: "canvas",
     showNavigationControl: false,
     showNavigator: hasNavigator,
     navigatorPosition: "TOP_RIGHT",
