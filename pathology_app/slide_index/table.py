@@ -7,6 +7,7 @@ import sqlite3
 import threading
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from pathology_app.slide_index.facts import SlideFacts
@@ -27,6 +28,11 @@ from pathology_app.slide_index.wanted import (
 
 FEW = 200
 """Words of a list to choose from."""
+_KEPT_ANSWERS = 64
+"""Every page asks the same of all slides: what there is to choose from, and how many there are."""
+_SHORT_QUESTION = 100_000
+"""Characters; a longer one, with the names of all slides that a person may see, is not kept."""
+_Answer = tuple[tuple[Any, ...], ...]
 _TABLES = """
 CREATE TABLE slide (slide_id TEXT PRIMARY KEY, folded TEXT, facts TEXT, stamp TEXT, area REAL, mpp REAL, tissue REAL,
     scanner TEXT, verdict TEXT, damaged INTEGER, ingested TEXT, models TEXT) WITHOUT ROWID;
@@ -71,6 +77,8 @@ class SlideTable:
         self._connection.executescript(_TABLES)
         self._names: set[str] = set()
         self._known: set[str] = set()
+        self._num_writes = 0
+        self._kept = lru_cache(maxsize=_KEPT_ANSWERS)(self._ask)
         self.cohort_note = ""
 
     def __len__(self) -> int:
@@ -179,12 +187,18 @@ class SlideTable:
         text = "SELECT 1 FROM in_study" if what == "study" else f"SELECT 1 FROM cohort WHERE {what} IS NOT NULL"
         return bool(self._read(f"{text} LIMIT 1", Wanted()))
 
-    def _read(self, text: str, wanted: Wanted, **more: int) -> list[tuple[Any, ...]]:
-        values = wanted.values() | more
+    def _read(self, text: str, wanted: Wanted, **more: int) -> _Answer:
+        values = tuple((wanted.values() | more).items())
+        is_short = sum(len(value) for _, value in values if isinstance(value, str)) < _SHORT_QUESTION
+        return (self._kept if is_short else self._ask)(self._num_writes, text, values)
+
+    def _ask(self, _num_writes: int, text: str, values: tuple[tuple[str, Any], ...]) -> _Answer:
+        """An answer is good until something is written: later ones are asked for with another number."""
         with self._lock:
-            return self._connection.execute(text, values).fetchall()
+            return tuple(self._connection.execute(text, dict(values)).fetchall())
 
     def _write(self, text: str, rows: Iterable[Sequence[object]]) -> None:
+        self._num_writes += 1
         self._connection.execute("BEGIN")
         self._connection.executemany(text, rows)
         self._connection.execute("COMMIT")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -138,6 +138,28 @@ def test_what_can_be_chosen_is_what_there_is(table: SlideTable) -> None:
     assert table.num_unread == 1
     table.set_names(["f"])
     assert (len(table), table.num_unread, table.scored()) == (1, 1, [])
+
+
+@pytest.mark.parametrize(
+    ("change", "wanted", "after"),
+    [
+        (lambda table: table.set_names("abc"), {}, "abc"),
+        (lambda table: table.put(Batch(facts=(facts_of("f", 0.7),))), {"min_score": 0.6}, "adf"),
+        (lambda table: table.set_studies([("c", "trial", "done")]), {"state": "done"}, "c"),
+        (lambda table: table.put(Batch(cohort=(CohortFacts(slide_id="f", site="east"),))), {"site": "east"}, "f"),
+    ],
+)
+def test_what_was_asked_before_is_asked_again_only_once_something_has_changed(
+    table: SlideTable, change: Callable[[SlideTable], None], wanted: dict[str, object], after: str
+) -> None:
+    asked: list[str] = []
+    before = found(table, **wanted)
+    table._connection.set_trace_callback(asked.append)
+    assert (found(table, **wanted), asked) == (before, [])
+
+    change(table)
+
+    assert found(table, **wanted) == after != before
 
 
 @pytest.fixture
