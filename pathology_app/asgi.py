@@ -22,6 +22,7 @@ from pathology_app.annotating.routes import annotation_routes
 from pathology_app.interpreter import share_with_tiles
 from pathology_app.log_routes import log_routes
 from pathology_app.slide_index.index import close_slide_indexes, current_index
+from pathology_app.streamlit_files import streamlit_file_routes
 from pathology_app.study_ledger import close_study_ledgers, current_study_ledger
 from pathology_app.tiles.cache import current_cache
 from pathology_app.tiles.exports import export_routes
@@ -75,6 +76,7 @@ def create_app(access: Access | None = None) -> ASGIApp:
     pages = st.App(SCRIPT, lifespan=_lifespan_of(access), secrets=secrets)
     routes = [*viewer_routes(current_cache()), *annotation_routes(current_cache(), current_study_ledger())]
     routes += [*review_routes(current_cache()), *export_routes(current_cache()), *sign_in_routes(), *log_routes()]
+    routes += streamlit_file_routes()
     return Guard(_before(pages, routes), access, SCRIPT)
 
 

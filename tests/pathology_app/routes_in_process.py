@@ -1,11 +1,13 @@
-"""The tile routes, asked without a server."""
+"""Routes, asked without a server."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import httpx
 from starlette.applications import Starlette
+from starlette.routing import BaseRoute
 
 from pathology_app.tiles.cache import SlideCache
 from pathology_app.tiles.exports import export_routes
@@ -13,10 +15,15 @@ from pathology_app.tiles.routes import viewer_routes
 
 
 def get(cache: SlideCache, url: str, **headers: str) -> httpx.Response:
-    """One request to the routes over a project's slides."""
+    """One request to the tile routes over a project's slides."""
+    return get_from([*viewer_routes(cache), *export_routes(cache)], url, **headers)
+
+
+def get_from(routes: Sequence[BaseRoute], url: str, **headers: str) -> httpx.Response:
+    """One request to any routes."""
 
     async def ask() -> httpx.Response:
-        transport = httpx.ASGITransport(Starlette(routes=[*viewer_routes(cache), *export_routes(cache)]))
+        transport = httpx.ASGITransport(Starlette(routes=routes))
         async with httpx.AsyncClient(transport=transport, base_url="http://slides") as client:
             return await client.get(url, headers=headers)
 
