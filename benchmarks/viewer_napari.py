@@ -1,14 +1,15 @@
 """napari on a slide of 100,000 × 100,000 px, as `gemslide view` opens it: how long a pathologist waits.
 
     xvfb-run -a -s "-screen 0 1920x1080x24" .venv/bin/python -m benchmarks.viewer_napari [--folder DIR] [--side-px N]
-        [--moves 200] [--window-px 1920 1080]
+        [--moves 200]
 
 The slide is that of `benchmarks/viewer.py`, with predictions of 1,000 × 1,000 cells. Under xvfb, a processor draws
 (llvmpipe), as on a machine without GPU: half of a frame's time and more is its drawing, which grows with the window.
 
 open       from opening the store to the first frame drawn; `import_s`: of the libraries before, which a program that
            is open already does not load again
-pan        a frame of level 0 (40x), moved by 48 px each time, with the prediction over it, until it is drawn
+pan        a frame of level 0 (40x), moved by 48 px each time, with the prediction over it, until it is drawn; in a
+           window of 1920 × 1080 px, and in one of 1400 × 900 px
 colours    the same with an ICC profile applied
 threshold  from a threshold to the frame in its colours
 as_scanned from the switch to the frame in the scanner's colours
@@ -25,6 +26,8 @@ from __future__ import annotations
 import argparse
 import base64
 import json
+import os
+import shutil
 import subprocess
 import sys
 import time
@@ -37,14 +40,17 @@ from PIL import ImageCms
 from benchmarks.machine import circumstances
 from benchmarks.viewer import milliseconds
 from benchmarks.viewer_setting import folder_for, made, others
+from pipeline.project import Project
 
 STEP_PX, FORTY_TIMES = 48, 4.0
+LARGE_PX, SMALL_PX = (1920, 1080), (1400, 900)
+"""A window on a screen of its own, and on a laptop."""
 
 
 class Opened:
     """A window that has been drawn, and how long that took."""
 
-    def __init__(self, store: Path, options: argparse.Namespace) -> None:
+    def __init__(self, store: Path, window_px: tuple[int, int] = LARGE_PX) -> None:
         start = time.perf_counter()
         from pathology_app.desktop import window
 
@@ -60,7 +66,7 @@ class Opened:
         self.canvas.events.draw.connect(self._drawn, position="last")
         self.until_drawn(lambda: None)
         self.open_s = time.perf_counter() - start
-        self.viewer.window._qt_window.resize(*options.window_px)
+        self.viewer.window._qt_window.resize(*window_px)
         self.until_drawn(lambda: None, frames=3)
         self.settle()
 
@@ -95,17 +101,17 @@ def _load_late_libraries() -> None:
     get_units_from_name("micrometer")
 
 
-def open_(store: Path, options: argparse.Namespace) -> dict[str, Any]:
-    opened = Opened(store, options)
+def open_(store: Path, moves: int) -> dict[str, Any]:
+    opened = Opened(store)
     return {"open_s": round(opened.open_s, 2), "import_s": round(opened.import_s, 2)}
 
 
-def pan(store: Path, options: argparse.Namespace) -> dict[str, Any]:
-    opened = Opened(store, options)
+def pan(store: Path, moves: int, window_px: tuple[int, int] = LARGE_PX) -> dict[str, Any]:
+    opened = Opened(store, window_px)
     opened.viewer.camera.zoom = FORTY_TIMES
     opened.until_drawn(lambda: opened.move_to(0), frames=2)
     start = time.thread_time()
-    times = [opened.until_drawn(lambda i=i: opened.move_to(i)) for i in range(1, options.moves)]
+    times = [opened.until_drawn(lambda i=i: opened.move_to(i)) for i in range(1, moves)]
     ours_ms = round(1000 * (time.thread_time() - start) / len(times), 1)
     image = opened.viewer.layers[0]
     return {
@@ -116,27 +122,37 @@ def pan(store: Path, options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def threshold(store: Path, options: argparse.Namespace) -> dict[str, Any]:
-    opened = Opened(store, options)
-    times = [
-        opened.until_drawn(lambda i=i: opened.dock.threshold.setValue(10 + i % 80)) for i in range(options.moves // 2)
-    ]
+def threshold(store: Path, moves: int) -> dict[str, Any]:
+    opened = Opened(store)
+    times = [opened.until_drawn(lambda i=i: opened.dock.threshold.setValue(10 + i % 80)) for i in range(moves // 2)]
     return {"cells": opened.viewer.layers["P(b) bench-00000000"].data.size, **milliseconds(times)}
 
 
-def as_scanned(store: Path, options: argparse.Namespace) -> dict[str, Any]:
-    opened = Opened(store, options)
+def as_scanned(store: Path, moves: int) -> dict[str, Any]:
+    opened = Opened(store)
     opened.viewer.camera.zoom = FORTY_TIMES
     opened.until_drawn(lambda: opened.move_to(0), frames=2)
     times = []
-    for i in range(max(6, options.moves // 20)):
+    for i in range(max(6, moves // 20)):
         opened.move_to(40 * i)
         opened.settle()
         times.append(opened.until_drawn(lambda i=i: opened.dock.as_scanned.setChecked(i % 2 == 0), frames=2))
     return milliseconds(times)
 
 
-MEASURES = {"open": open_, "pan": pan, "colours": pan, "threshold": threshold, "as_scanned": as_scanned}
+def pan_small(store: Path, moves: int) -> dict[str, Any]:
+    return pan(store, moves, SMALL_PX)
+
+
+MEASURES = {
+    "open": open_,
+    "pan": pan,
+    "pan small": pan_small,
+    "colours": pan,
+    "colours small": pan_small,
+    "threshold": threshold,
+    "as_scanned": as_scanned,
+}
 
 
 def main() -> None:
@@ -145,44 +161,41 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help="kept, and used again; without it the slide is made each time")
     parser.add_argument("--side-px", type=int, default=100_000)
     parser.add_argument("--moves", type=int, default=200)
-    parser.add_argument("--window-px", nargs=2, type=int, default=(1920, 1080))
     parser.add_argument("--measure", nargs=2, metavar=("NAME", "STORE"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.measure:
         name, store = options.measure
-        print(json.dumps(MEASURES[name](Path(store), options)), flush=True)
+        print(json.dumps(MEASURES[name](Path(store), options.moves)), flush=True)
         return
     with folder_for(options.folder) as folder:
         project = made(folder, options.side_px)
         for name in MEASURES:
             if not options.only or any(word in name for word in options.only):
-                has_profile = name in ("colours", "as_scanned")
-                store = _with_profile(project.store_path("other")) if has_profile else project.store_path("slide")
+                has_profile = name.startswith("colours") or name == "as_scanned"
+                store = profiled(project) if has_profile else project.store_path("slide")
                 command = [sys.executable, "-W", "ignore", "-m", "benchmarks.viewer_napari"]
                 with others() as busy:
-                    window_px = list(map(str, options.window_px))
-                    arguments = [
-                        "--moves",
-                        str(options.moves),
-                        "--window-px",
-                        *window_px,
-                        "--measure",
-                        name,
-                        str(store),
-                    ]
+                    arguments = ["--moves", str(options.moves), "--measure", name, str(store)]
                     done = subprocess.run([*command, *arguments], stdout=subprocess.PIPE, check=True)
                 line = {"benchmark": "viewer", "measure": f"napari {name}", "side_px": options.side_px}
                 found = json.loads(done.stdout.splitlines()[-1])
                 print(json.dumps({**line, **found, **busy, **circumstances("benchmarks.viewer_napari")}), flush=True)
 
 
-def _with_profile(store: Path) -> Path:
+def profiled(project: Project) -> Path:
     """The second slide, with sRGB's own profile as its scanner's: as much work as any of its kind."""
-    root = store / "zarr.json"
-    content = json.loads(root.read_text())
-    profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
-    content["attributes"]["gemslide"]["icc"] = base64.b64encode(profile).decode()
-    root.write_text(json.dumps(content))
+    store = project.store_path("profiled")
+    if not store.exists():
+        shutil.copytree(project.store_path("other"), store, copy_function=os.link)
+        root = store / "zarr.json"
+        content = json.loads(root.read_text())
+        profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+        content["attributes"]["gemslide"] |= {
+            "slide_id": store.name.split(".")[0],
+            "icc": base64.b64encode(profile).decode(),
+        }
+        root.unlink()  # it is the other's, too
+        root.write_text(json.dumps(content))
     return store
 
 
