@@ -112,6 +112,10 @@ def test_in_the_dark_every_page_is_dark_and_can_be_read(browser: Browser, server
         page.screenshot(path=ARTIFACTS / "worklist-dark.png")
 
 
+WATCHES = "[...document.head.querySelectorAll('style')].some((each) => each.textContent.includes('.gemslide-stopped'))"
+"""Our own script has come, after the rows: before, nobody would say that the server is gone."""
+
+
 def test_a_stopped_server_says_so_and_the_page_goes_on_when_it_is_back(
     page: Page, server: Server, tmp_path: Path
 ) -> None:
@@ -119,6 +123,7 @@ def test_a_stopped_server_says_so_and_the_page_goes_on_when_it_is_back(
     with started_app(root, tmp_path / "first.log") as app:
         page.goto(app.url)
         page.get_by_role("link", name=SLIDE_ID).wait_for()
+        wait_for(page, WATCHES)
     said = page.get_by_role("alertdialog")
     said.wait_for()
     assert "gemslide has stopped or cannot be reached." in said.inner_text()
