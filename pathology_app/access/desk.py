@@ -9,13 +9,12 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pipeline.study import Session, Sessions
+from pipeline.study import SEEN_AGAIN_S, Session, Sessions
 
 REMEMBERED_S = 5.0
 """How long an answer of the database is good."""
 MAX_REMEMBERED = 10_000
 """Of a hundred bytes each; whoever sends forged sessions gets no more."""
-_SEEN_AGAIN_S = 60.0
 
 
 @dataclass
@@ -48,7 +47,7 @@ class Desk:
             known = self._known.get(key)
         if known is None or now >= known.until:
             return None
-        is_stale = active and known.session is not None and now - known.session.seen >= _SEEN_AGAIN_S
+        is_stale = active and known.session is not None and now - known.session.seen >= SEEN_AGAIN_S
         return None if is_stale else known
 
     def find(self, key: str, *, active: bool) -> Session | None:

@@ -17,6 +17,6 @@ __all__, __getattr__ = public_names(
         "hotspot_reviews": "hotspot_states HotspotKey judge_hotspots STATES",
         "looking": "Looking",
         "slide_reviews": "add_review reviews_of SlideReview VERDICTS",
-        "verify": "verify_reviews",
+        "verify": "verify_ledger verify_reviews",
     },
 )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import Connection, Table, select
@@ -15,10 +16,21 @@ from pipeline.study.chain import digest
 from pipeline.study.database import Database
 from pipeline.study.rows import PROJECT_LOG, hash_row, slide_subject
 from pipeline.study.tables import audit
+from pipeline.study.verify import Verified, verify_log
 
 TABLES = {table.name: table for table in (hotspot_review, coverage, review)}
 MAX_FINDINGS = 100
 _AT_ONCE = 5_000
+
+
+def verify_ledger(database: Database, study_id: str, anchors: Mapping[int, str] | None = None) -> Verified:
+    """A log from its first entry to its last (`verify_log`), and what people said of slides against it.
+
+    Raises:
+        BadManifestError: no such study.
+    """
+    verified = verify_log(database, study_id, anchors)
+    return replace(verified, findings=(*verified.findings, *verify_reviews(database, study_id)))
 
 
 def verify_reviews(database: Database, study_id: str) -> list[str]:

@@ -6,7 +6,7 @@ __all__, __getattr__ = public_names(
     __name__,
     {
         "amendments": "amend",
-        "anchors": "ANCHORS_DIR countersign make_anchor trusted_hashes verify_log",
+        "anchors": "ANCHORS_DIR countersign make_anchor trusted_hashes Verified verify_log",
         "blinding": "Blinded blinded_slides may_show_predictions",
         "ending": "ended_by_signals",
         "erasure": "Erased erase",
@@ -29,7 +29,7 @@ __all__, __getattr__ = public_names(
         "retries": "MAY_BE_RETRIED retry",
         "rows": "hash_row PROJECT_LOG reading_subject STUDY_SUBJECT slide_subject task_subject",
         "search": "NO_CODE FoundSlides SlideSearch find_slides slide_states slides_seen study_slide_ids",
-        "sessions": "Attempts key_of Session Sessions WINDOW_S",
+        "sessions": "Attempts key_of SEEN_AGAIN_S Session Sessions WINDOW_S",
         "sign_off": "Meaning SIGNATURES_SUFFIX find_false_signatures sign_report",
         "signing": "SigningKey new_key open_key read_public_key",
         "slurm": "array_script",

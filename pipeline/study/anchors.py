@@ -20,6 +20,7 @@ from pipeline.study.chain import Change, append, utc_now
 from pipeline.study.ledger import Ledger
 from pipeline.study.permissions import check_may_sign
 from pipeline.study.signing import PublicKey, Signature, SigningKey
+from pipeline.study.verify import Verified as Verified
 from pipeline.study.verify import verified_head, verify_log
 from training.foundation.reading import read_json_file
 from training.foundation.settings import Section

@@ -10,7 +10,7 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from sqlalchemy import delete, insert, select, update
 
@@ -25,7 +25,7 @@ Kind = Literal["session", "link", "exchange", "provider"]
 
 _KEPT_S = 24 * 3600
 """How long rows stay after their end, so that an expired session can be told from a forged one."""
-_SEEN_AGAIN_S = 60.0
+SEEN_AGAIN_S = 60.0
 """A session in use is written to this often."""
 
 
@@ -99,11 +99,10 @@ class Sessions:
         changes: Sequence[Change] = (),
     ) -> None:
         """The same for a key that is known. Raises: SQLAlchemy's IntegrityError where it is there already."""
-        now = self._clock()
-        row = {"token_sha256": key, "kind": kind, "name": name, "stamp": stamp}
+        row = self._row(key, kind, life_s) | {"name": name, "stamp": stamp}
         with self.database.write() as connection:
-            connection.execute(delete(session).where(session.c.ends < now - _KEPT_S))
-            connection.execute(insert(session).values(row | {"made": now, "seen": now, "ends": now + life_s}))
+            connection.execute(delete(session).where(session.c.ends < row["made"] - _KEPT_S))
+            connection.execute(insert(session).values(row))
             append_to_project(connection, changes)
 
     def take(self, key: str, kind: Kind, life_s: float) -> bool:
@@ -113,10 +112,12 @@ class Sessions:
                 connection.exec_driver_sql("LOCK TABLE session IN SHARE ROW EXCLUSIVE MODE")
             if connection.execute(select(session.c.kind).where(session.c.token_sha256 == key)).first():
                 return False
-            now = self._clock()
-            row = {"token_sha256": key, "kind": kind, "made": now, "seen": now, "ends": now + life_s}
-            connection.execute(insert(session).values(row))
+            connection.execute(insert(session).values(self._row(key, kind, life_s)))
             return True
+
+    def _row(self, key: str, kind: Kind, life_s: float) -> dict[str, Any]:
+        now = self._clock()
+        return {"token_sha256": key, "kind": kind, "made": now, "seen": now, "ends": now + life_s}
 
     def find(self, key: str) -> Session | None:
         """A session or link by its key, also one that has ended; None where there was none."""
@@ -127,7 +128,7 @@ class Sessions:
     def see(self, found: Session) -> Session:
         """Note that a session is in use, now and then."""
         now = self._clock()
-        if now - found.seen < _SEEN_AGAIN_S:
+        if now - found.seen < SEEN_AGAIN_S:
             return found
         with self.database.write() as connection:
             connection.execute(update(session).where(session.c.token_sha256 == found.key).values(seen=now))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +14,15 @@ import typer
 from pipeline.cli_output import report_errors
 from pipeline.errors import UnreadableError
 from pipeline.project import open_project
-from pipeline.review import verify_reviews
+from pipeline.review import verify_ledger
 from pipeline.study import (
     PROJECT_LOG,
     Ledger,
     LogFilter,
+    Verified,
     find_ledger,
     project_history,
     slide_subject,
-    verify_log,
 )
 
 _COLUMNS = ("seq", "utc", "actor", "action", "subject", "why", "details", "hash")
@@ -44,17 +44,20 @@ def run_verify(project_dir: Path, *, as_json: bool) -> None:
     with _opened(project_dir, as_json=as_json) as ledger:
         if not project_history(ledger, LogFilter(), newest=1):
             raise UnreadableError("the log has no entries: nobody has signed in, and nothing was looked at.")
-        verified = verify_log(ledger.database, PROJECT_LOG)
-        findings = (*verified.findings, *verify_reviews(ledger.database, PROJECT_LOG))
-        verified = replace(verified, findings=findings)
+        verified = verify_ledger(ledger.database, PROJECT_LOG)
     if as_json:
         typer.echo(json.dumps(asdict(verified)))
     else:
-        typer.echo(f"{verified.entries} entries, the last {verified.head[:16]}…")
-        for finding in verified.findings:
-            typer.echo(f"changed: {finding}", err=True)
+        tell_verified(verified)
     if verified.findings:
         raise typer.Exit(1)
+
+
+def tell_verified(verified: Verified, before: str = "", after: str = "") -> None:
+    """What a look at a whole log found, for people."""
+    typer.echo(f"{before}{verified.entries} entries, the last {verified.head[:16]}…{after}")
+    for finding in verified.findings:
+        typer.echo(f"changed: {finding}", err=True)
 
 
 @contextmanager

@@ -11,14 +11,14 @@ import typer
 from pipeline.cli_output import report_errors
 from pipeline.errors import BadRecipeError, UnreadableError
 from pipeline.project import Project
-from pipeline.review import verify_reviews
+from pipeline.review import verify_ledger
 from pipeline.study.anchors import ANCHORS_DIR, countersign, make_anchor, trusted_hashes
 from pipeline.study.opening import actor_here
 from pipeline.study.protocol import study_dir
 from pipeline.study.sign_off import SIGNATURES_SUFFIX, Meaning, find_false_signatures, sign_report
 from pipeline.study.signing import SigningKey, new_key, open_key, read_public_key
 from pipeline.study.study import open_study
-from pipeline.study.verify import verify_log
+from pipeline.verbs.log import tell_verified
 from pipeline.verbs.study import opened
 
 
@@ -26,17 +26,14 @@ def run_verify(study_id: str, project_dir: Path, anchors: list[Path], trusted: l
     with opened(project_dir, as_json=as_json) as (project, ledger):
         keys = [read_public_key(path) for path in trusted]
         hashes, findings = trusted_hashes(study_id, _files(anchors), keys)
-        verified = verify_log(ledger.database, study_id, hashes)
-        findings += verify_reviews(ledger.database, study_id)
+        verified = verify_ledger(ledger.database, study_id, hashes)
         for report in _signed_reports(project, study_id):
             findings += find_false_signatures(report, keys) if keys else []
         verified = replace(verified, findings=(*findings, *verified.findings))
     if as_json:
         typer.echo(json.dumps({**asdict(verified), "anchored": sorted(hashes)}))
     else:
-        typer.echo(f"study {study_id}: {verified.entries} entries, the last {verified.head[:16]}…; {_proven(hashes)}")
-        for finding in verified.findings:
-            typer.echo(f"changed: {finding}", err=True)
+        tell_verified(verified, f"study {study_id}: ", f"; {_proven(hashes)}")
     if verified.findings:
         raise typer.Exit(1)
 
