@@ -13,7 +13,8 @@ from pathology_app.log_rows import log_html
 from pathology_app.study_ledger import current_study_ledger
 from pathology_app.text import READ_ERRORS, as_markdown
 from pipeline.errors import BadManifestError
-from pipeline.study import PROJECT_LOG, Ledger, project_history, verify_log
+from pipeline.review import verify_ledger
+from pipeline.study import PROJECT_LOG, Ledger, project_history
 
 ENTRIES_SHOWN = 100
 
@@ -75,10 +76,10 @@ def _filters(link: LogLink) -> None:
 
 
 def _verify(ledger: Ledger) -> None:
-    """Check every entry against the one before it."""
+    """Check every entry against the one before it, and what people said of slides against the log."""
     try:
         with st.spinner("Checking every entry …"):
-            verified = verify_log(ledger.database, PROJECT_LOG)
+            verified = verify_ledger(ledger.database, PROJECT_LOG)
     except BadManifestError:
         st.info("Nothing was ever logged.")
         return

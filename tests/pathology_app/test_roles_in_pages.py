@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 from streamlit.proto.WidgetStates_pb2 import WidgetState
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from pipeline.project import Project
+from pipeline.review import Looking, SlideReview, add_review
 from pipeline.study import PROJECT_LOG, find_ledger
 from tests.pathology_app.signed_in import add_people, browser, cookie_of, sign_in
 from tests.pathology_app.small_project import SLIDE_ID, make_project
@@ -106,6 +108,21 @@ def test_the_log_is_drawn_for_admins_only(app: StartedApp) -> None:
             drawn = texts(opened.run("log="))
         assert ("signed in" in drawn) == may
         assert ("You may not see who looked at what" in drawn) != may
+
+
+def test_the_log_page_finds_what_was_changed_behind_the_logs_back(app: StartedApp, root: Path) -> None:
+    found = find_ledger(Project(root))
+    assert found
+    with found as ledger, tab(app, session(app, "ada")) as adas:
+        add_review(ledger, Looking(SLIDE_ID, "rae", "rae (web app)"), SlideReview("agree", "Rae"))
+        verify = form_of(adas.run("log="), "Verify the log")[:1]
+        assert "entries verify" in texts(adas.run("log=", verify))
+        for verdict in ("disagree", "agree"):
+            with ledger.database.write() as connection:
+                connection.execute(text("UPDATE review SET verdict = :verdict"), {"verdict": verdict})
+            said = texts(adas.run("log=", verify))
+            assert ("The log does not verify" in said) == (verdict == "disagree")
+            assert ("was changed without an entry" in said) == (verdict == "disagree")
 
 
 def test_a_slide_is_logged_once_for_each_opening(app: StartedApp, root: Path) -> None:
