@@ -8,7 +8,7 @@ from functools import partial
 
 import anyio
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
 from pathology_app.access.people import Action, ForbiddenError, person_of, require
@@ -16,9 +16,9 @@ from pathology_app.access.sign_in_routes import SIGN_IN_KEY
 from pathology_app.log_link import LogLink
 from pathology_app.log_rows import CSV_COLUMNS, csv_line, csv_lines
 from pathology_app.study_ledger import current_study_ledger
-from pathology_app.text import READ_ERRORS, message_of
+from pathology_app.text import READ_ERRORS
 from pathology_app.tiles.cache import current_cache
-from pipeline.errors import GemslideError, UnreadableError
+from pathology_app.tiles.links import json_error
 from pipeline.study import Ledger, LogFilter, project_history
 
 _AT_ONCE = 1000
@@ -37,11 +37,9 @@ async def _log_csv(request: Request) -> Response:
     except ForbiddenError as error:
         if sign_in := request.scope.get(SIGN_IN_KEY):
             sign_in.refusals.note(person.actor, "forbidden", about=str(Action.ADMINISTER))
-        return JSONResponse({"code": error.code, "message": str(error)}, 403, headers={"Cache-Control": "no-store"})
+        return json_error(error, current_cache().project.root, 403)
     except READ_ERRORS as error:
-        code = error.code if isinstance(error, GemslideError) else UnreadableError.code
-        said = {"code": code, "message": message_of(error, current_cache().project.root)}
-        return JSONResponse(said, 503, headers={"Cache-Control": "no-store"})
+        return json_error(error, current_cache().project.root, 503)
     wanted = LogLink.of(dict(request.query_params)).filter
     headers = {"Cache-Control": "no-store", "Content-Disposition": 'attachment; filename="log.csv"'}
     return StreamingResponse(_lines(ledger, wanted), media_type="text/csv; charset=utf-8", headers=headers)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import html
 
+from starlette.responses import HTMLResponse
+
 from pipeline.units import RESEARCH_USE
 
 _PAGE = """<!doctype html>
@@ -46,15 +48,16 @@ hr {{ border: 0; border-top: 1px solid var(--line); margin: 1.5rem 0; }}
 """
 
 
-def plain_page(title: str, body: str, *, goes_to: str | None = None) -> str:
-    """A page.
+def plain_page(title: str, body: str, status: int = 200, *, goes_to: str | None = None) -> HTMLResponse:
+    """A page; browsers and proxies keep none.
 
     Args:
         body: HTML.
         goes_to: own path where the browser goes on to by itself.
     """
     head = f'<meta http-equiv="refresh" content="0; url={html.escape(goes_to)}">' if goes_to else ""
-    return _PAGE.format(title=html.escape(title), body=body, notice=html.escape(RESEARCH_USE), head=head)
+    page = _PAGE.format(title=html.escape(title), body=body, notice=html.escape(RESEARCH_USE), head=head)
+    return HTMLResponse(page, status, headers={"Cache-Control": "no-store"})
 
 
 def paragraph(text: object, *, kind: str = "") -> str:

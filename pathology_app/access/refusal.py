@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from pathology_app.access.plain_page import link, paragraph, plain_page
@@ -40,6 +40,7 @@ def _response(refused: RefusedError, scope: Scope) -> Response:
         headers["Allow"] = ", ".join(refused.allowed)
     accepted = dict(scope["headers"]).get(b"accept", b"")
     if refused.status == 401 and b"text/html" in accepted:
-        page = plain_page("Log in", paragraph(refused) + link("/", "Open the worklist"))
-        return HTMLResponse(page, status_code=401, headers=headers)
+        page = plain_page("Log in", paragraph(refused) + link("/", "Open the worklist"), 401)
+        page.headers.update(headers)
+        return page
     return JSONResponse({"code": refused.code, "message": str(refused)}, status_code=refused.status, headers=headers)

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 import anyio
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from pathology_app.access.cookies import Cookies
@@ -106,7 +106,7 @@ def _form(request: Request, wanted: str, *, error: str = "", name: str = "", sta
         parts.append('<p><a class="button" href="/?sign-in=start">Sign in with your institution</a></p>\n')
     if sign_in.accounts.are_there and (sign_in.provider is None or _have_passwords(sign_in)):
         parts += ["<hr>\n" if sign_in.provider is not None else "", form]
-    response = HTMLResponse(plain_page("Sign in", "".join(parts)), status, headers={"Cache-Control": "no-store"})
+    response = plain_page("Sign in", "".join(parts), status)
     cookies = Cookies(request.scope)
     cookies.set(response, cookies.form, token, FORM_S)
     cookies.set(response, cookies.next, quote(wanted, safe=""), FORM_S)
@@ -131,8 +131,7 @@ async def _sign_out_page(request: Request) -> Response:
         f'<form method="post" action="{SIGN_OUT}"><input type="hidden" name="form" value="{token}">'
         '<button type="submit">Sign out</button></form>\n'
     )
-    page = plain_page("Sign out", body + link("/", "Go on working"))
-    response = HTMLResponse(page, headers={"Cache-Control": "no-store"})
+    response = plain_page("Sign out", body + link("/", "Go on working"))
     cookies = Cookies(request.scope)
     cookies.set(response, cookies.form, token, FORM_S)
     return response
@@ -147,12 +146,11 @@ async def _sign_out(request: Request) -> Response:
         if key is not None:
             await anyio.to_thread.run_sync(sign_in.sign_out, key)
     except GemslideError:
-        page = plain_page("Sign out", paragraph("You could not be signed out now. Try again.", kind="error"))
-        return HTMLResponse(page + link(SIGN_OUT, "Try again"), 503, headers={"Cache-Control": "no-store"})
-    body = paragraph("You are signed out.") + link(SIGN_IN, "Sign in again")
+        said = paragraph("You could not be signed out now. Try again.", kind="error")
+        return plain_page("Sign out", said + link(SIGN_OUT, "Try again"), 503)
+    response = plain_page("Signed out", paragraph("You are signed out.") + link(SIGN_IN, "Sign in again"))
     # Tiles may be kept by browsers for ever; not for who comes next.
-    headers = {"Cache-Control": "no-store", "Clear-Site-Data": '"cache"'}
-    response = HTMLResponse(plain_page("Signed out", body), headers=headers)
+    response.headers["Clear-Site-Data"] = '"cache"'
     cookies = Cookies(request.scope)
     for each in (cookies.session, cookies.form, cookies.next):
         cookies.drop(response, each)

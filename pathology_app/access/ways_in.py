@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from starlette.responses import HTMLResponse, RedirectResponse
+from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Message, Scope, Send
 
 from pathology_app.access.openings import PAGES
@@ -22,12 +22,11 @@ def way_in(scope: Scope) -> ASGIApp:
     """Where a person goes who is not signed in, and comes back from."""
     query = scope["query_string"].decode("latin-1")
     wanted = own_path(scope["path"] + (f"?{query}" if query else ""))
-    headers = {"Cache-Control": "no-store"}
     if not comes_by_link(scope):
-        return RedirectResponse(sign_in_link(wanted), 303, headers=headers)
+        return RedirectResponse(sign_in_link(wanted), 303, headers={"Cache-Control": "no-store"})
     # The browser has kept the cookie back, since the link stands elsewhere: asked by our own page, it does not.
     body = paragraph("One moment …") + link(wanted, "Go on")
-    return HTMLResponse(plain_page("Opening", body, goes_to=wanted), headers=headers)
+    return plain_page("Opening", body, goes_to=wanted)
 
 
 def signed_out(*, had_one: bool) -> RefusedError:

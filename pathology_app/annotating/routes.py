@@ -40,10 +40,11 @@ from pathology_app.annotating.slide_outlines import OutlineCache, Outlines
 from pathology_app.annotating.vector_tile import MEDIA_TYPE, num_levels, vector_tile
 from pathology_app.blinding import BlindedError, check_not_hidden
 from pathology_app.study_ledger import StudyLedger
-from pathology_app.text import READ_ERRORS, message_of
+from pathology_app.text import READ_ERRORS
 from pathology_app.tiles.cache import BadLinkError, OpenSlide, SlideCache, UnknownNameError
+from pathology_app.tiles.links import json_error
 from pipeline.annotations import parse_annotations, qupath_origin_xy0
-from pipeline.errors import BadAnnotationError, GemslideError, LockedError, UnreadableError
+from pipeline.errors import BadAnnotationError, LockedError, UnreadableError
 from pipeline.palettes import CLASS_COLOURS
 from pipeline.review import (
     Annotation,
@@ -113,9 +114,7 @@ class AnnotationServer:
                 slide = await self._in_thread(lambda: self._may_see(person, slide_id))
                 return await handler(request, slide.reader, person)
             except READ_ERRORS as error:
-                code = error.code if isinstance(error, GemslideError) else UnreadableError.code
-                content = {"code": code, "message": message_of(error, self._cache.project.root)}
-                return JSONResponse(content, status_code=_status(error), headers=_NEVER_KEPT)
+                return json_error(error, self._cache.project.root, _status(error))
 
         return guarded
 

@@ -36,14 +36,19 @@ def with_json_errors(handler: Handler, root: Path) -> Handler:
         try:
             return await handler(request)
         except READ_ERRORS as error:
-            code = error.code if isinstance(error, GemslideError) else UnreadableError.code
-            content = {"code": code, "message": message_of(error, root)}
-            return JSONResponse(content, status_code=_status(error), headers={"Cache-Control": "no-store"})
+            return json_error(error, root, _status(error))
 
     return guarded
 
 
-def _status(error: Exception) -> int:
+def json_error(error: GemslideError | OSError, root: Path, status: int) -> Response:
+    """What went wrong, for a program and for a person; nothing of it is kept."""
+    code = error.code if isinstance(error, GemslideError) else UnreadableError.code
+    content = {"code": code, "message": message_of(error, root)}
+    return JSONResponse(content, status_code=status, headers={"Cache-Control": "no-store"})
+
+
+def _status(error: GemslideError | OSError) -> int:
     if isinstance(error, (BadLinkError, BadManifestError, BadRecipeError, ChangedSourceError)):
         return 400
     if isinstance(error, (ForbiddenError, BlindedError)):
