@@ -20,6 +20,7 @@ from pathology_app.access.guard import Access, Guard
 from pathology_app.access.sign_in_routes import sign_in_routes
 from pathology_app.annotating.routes import annotation_routes
 from pathology_app.interpreter import share_with_tiles
+from pathology_app.jobs.offers import check_slide_folders
 from pathology_app.log_routes import log_routes
 from pathology_app.slide_index.index import close_slide_indexes, current_index
 from pathology_app.streamlit_files import streamlit_file_routes
@@ -62,9 +63,12 @@ def create_app(access: Access | None = None) -> ASGIApp:
             everybody signs in.
 
     Raises:
-        BadRecipeError: `GEMSLIDE_NAMES` holds what is no name; the settings, or a provider's file, cannot be used.
+        BadRecipeError: `GEMSLIDE_NAMES` holds what is no name, `GEMSLIDE_SLIDES` what is no folder; the settings, or a
+            provider's file, cannot be used.
     """
-    access = access or access_by_environment()
+    if access is None:
+        check_slide_folders()
+        access = access_by_environment()
     provider = access.sign_in.provider
     for name, value in OPTIONS.items():
         config.set_option(name, value)

@@ -13,6 +13,7 @@ import pytest
 
 from pathology_app.access.environment import NAMES_VARIABLE
 from pathology_app.asgi import create_app
+from pathology_app.jobs.offers import SLIDES_VARIABLE
 from pathology_app.tiles.cache import PROJECT_VARIABLE
 from pipeline.errors import BadRecipeError
 from pipeline.project import Project
@@ -57,6 +58,13 @@ def _token(process: subprocess.Popen[str]) -> str:
         if found := re.search(r"token=([\w-]+)", line):
             return found[1]
     raise AssertionError("no token on the terminal")
+
+
+@pytest.mark.usefixtures("serve_project")
+def test_folders_of_slides_that_are_none_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SLIDES_VARIABLE, "/no/such/folder")
+    with pytest.raises(BadRecipeError, match=r"/no/such/folder.*not the whole path of a folder"):
+        create_app()
 
 
 @pytest.mark.usefixtures("serve_project")

@@ -60,7 +60,7 @@ export class Navigation {
     return {
       x_um: centre.x * um,
       y_um: centre.y * um,
-      um_per_px: this.umPerPx(viewport.getZoom(current)),
+      um_per_px: this.umPerPxAtZoom1 / viewport.getZoom(current),
       degrees: ((viewport.getRotation() % 360) + 360) % 360,
       isMirrored: viewport.getFlip(),
     };
@@ -154,12 +154,13 @@ export class Navigation {
     viewport.applyConstraints(immediately);
   }
 
-  private umPerPx(zoom: number): number {
-    return (this.width_px0 * this.slide.mpp0) / (zoom * this.osd.viewport.getContainerSize().x);
+  private zoomAt(um_per_px: number): number {
+    return this.umPerPxAtZoom1 / um_per_px;
   }
 
-  private zoomAt(um_per_px: number): number {
-    return (this.width_px0 * this.slide.mpp0) / (um_per_px * this.osd.viewport.getContainerSize().x);
+  /** There, the slide is as wide as the stage. */
+  private get umPerPxAtZoom1(): number {
+    return (this.width_px0 * this.slide.mpp0) / this.osd.viewport.getContainerSize().x;
   }
 
   private get width_px0(): number {
