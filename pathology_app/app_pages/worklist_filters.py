@@ -58,12 +58,21 @@ def draw_filters(
             placeholder="part of a slide or model name" if link.only_predicted else "part of a slide's name",
             max_length=MAX_FIND,
         )
+    # In a table the headings sort. The menu is then where those are that a narrow window leaves out, and out of the way
+    # of the first picture: a browser takes long to load it.
+    headings_sort = link.view == TABLE and not link.by_case
     with right.container(horizontal=True, vertical_alignment="bottom", gap="small"):
-        label = f"Filters ({link.filters})" if link.filters else "Filters"
-        with st.popover(label, icon=":material/filter_alt:", width="content"):
+        label = "Sort and filter" if headings_sort else "Filters"
+        with st.popover(
+            f"{label} ({link.filters})" if link.filters else label, icon=":material/filter_alt:", width="content"
+        ):
+            if headings_sort:
+                _sorting(link, table, "stretch")
             _filters(link, table, readings, hidden, only)
         if link.filters:
             st.button("Clear", key="clear_filters", on_click=go, args=(_cleared(link),), width="content")
+        if not headings_sort:
+            _sorting(link, table, 170)
         _views(link, table)
     st.checkbox(
         "Only slides with predictions",
@@ -84,11 +93,14 @@ def _cleared(link: WorklistLink) -> WorklistLink:
     return link.to(**{name: getattr(nothing, name) for name in names}, page=1)
 
 
-def _views(link: WorklistLink, table: SlideTable) -> None:
-    """Sorting, by case, and table or gallery."""
+def _sorting(link: WorklistLink, table: SlideTable, width: int | Literal["stretch"]) -> None:
     sorts = [name for name in SORTS if name not in ("case", "site", "label") or table.has(_COLUMN.get(name, name))]
     sort = link.sort if link.sort in sorts else "slide"
-    _choose("Sort by", sorts, sort, lambda chosen: link.sorted_by(chosen), words=_SORT_WORDS, key="sort", width=170)
+    _choose("Sort by", sorts, sort, lambda chosen: link.sorted_by(chosen), words=_SORT_WORDS, key="sort", width=width)
+
+
+def _views(link: WorklistLink, table: SlideTable) -> None:
+    """By case or not, table or gallery."""
     if table.has("case_id") or link.by_case:
         st.toggle(
             "By case",
