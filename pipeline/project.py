@@ -105,7 +105,11 @@ class Project:
         return self.results_dir / "quality" / check_name(slide_id, what="slide")
 
     def slide_ids(self) -> list[str]:
-        """Slides whose store is complete, in name order. Partial stores start with a dot."""
+        """Slides whose store is complete, in name order. Partial stores start with a dot.
+
+        In a name that is no UTF-8, what is not stands as "�": it could be neither printed nor
+        stored. No slide can have it.
+        """
         return sorted(self._stores())
 
     def _stores(self) -> Iterator[str]:
@@ -114,7 +118,7 @@ class Project:
         with os.scandir(self.slides_dir) as entries:  # closed, too, when only the first is asked for
             for entry in entries:
                 if entry.name.endswith(STORE_SUFFIX) and entry.name[0] != "." and _is_folder(entry):
-                    yield entry.name.removesuffix(STORE_SUFFIX)
+                    yield os.fsencode(entry.name).decode(errors="replace").removesuffix(STORE_SUFFIX)
 
     def recover(self) -> list[str]:
         """Complete or remove what killed runs have left anywhere in the project. Returns what was done.

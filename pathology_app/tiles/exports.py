@@ -113,8 +113,9 @@ class ExportServer:
     def _written(self, slide_id: str, model_id: str, name: str) -> BinaryIO | None:
         """The file that inference wrote. A link that leads out of the results is none."""
         project = self._cache.project
-        path = (project.result_dir(slide_id, model_id) / name).resolve()
-        if not path.is_relative_to(project.results_dir.resolve()):
+        # Path.resolve raises where a link leads to itself; to open it says so, too.
+        path = Path(os.path.realpath(project.result_dir(slide_id, model_id) / name))
+        if not path.is_relative_to(os.path.realpath(project.results_dir)):
             return None
         try:
             return open(open_regular(path), "rb")

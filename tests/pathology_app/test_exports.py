@@ -53,6 +53,14 @@ def test_the_file_that_inference_wrote_is_sent_as_it_is(copied: SlideCache) -> N
     assert get(copied, f"{URL}/hotspots.json").json()[0]["class"] == "positive"
 
 
+def test_of_a_link_that_leads_to_itself_the_table_is_made_of_what_is_stored(copied: SlideCache) -> None:
+    written = copied.project.result_dir(SLIDE_ID, MODEL_ID) / "predictions.csv"
+    written.unlink(missing_ok=True)
+    written.symlink_to(written)
+
+    assert get(copied, f"{URL}/predictions.csv").status_code == 200
+
+
 def test_a_link_out_of_the_results_is_not_followed(
     copied: SlideCache, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
