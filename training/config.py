@@ -65,12 +65,14 @@ class RecomputeConfig(Section):
     """Blocks of which only the first input is kept; they run again in backward."""
     prefix: tuple[int, ...] | None = None
     """How many blocks of each stage, from its start; all if left out."""
+    rest: Literal["keep", "norm", "offload"] = "keep"
+    """What becomes of the activations of the other blocks."""
 
 
 def _word_or_table(value: object) -> str | None:
     """Which of its two forms a value of `recompute` has."""
-    if value == "none":
-        return "as a word"
+    if isinstance(value, str):
+        return "as a word" if value in ("none", "norm", "offload") else None
     return "as a table" if isinstance(value, dict | RecomputeConfig) else None
 
 
@@ -90,13 +92,15 @@ class ParallelConfig(Section):
     data_parallel: int = Field(1, ge=1, le=MAX_RANKS)
     """D: groups of num_stages ranks, each with a share of the batch."""
     recompute: Annotated[
-        Annotated[Literal["none"], Tag("as a word")] | Annotated[RecomputeConfig, Tag("as a table")],
+        Annotated[Literal["none", "norm", "offload"], Tag("as a word")] | Annotated[RecomputeConfig, Tag("as a table")],
         Discriminator(
             _word_or_table,
             custom_error_type="word_or_table",
-            custom_error_message='use "none", or a table such as {every = 2}',
+            custom_error_message='use "none", "norm", "offload", or a table such as {every = 2}',
         ),
     ] = "none"
+    """"norm": outputs of normalisation and ReLU are computed again, which halves the activations for little time;
+    "offload": activations wait in host memory; a table: whole blocks are computed again."""
     balance: Literal["flops", "bytes"] = "flops"
     """What the cut into stages evens out: time, or activation memory."""
     timeout_s: float = Field(600.0, gt=0, le=1e6)
@@ -123,8 +127,8 @@ class ParallelConfig(Section):
     @property
     def recompute_rule(self) -> Recompute:
         if isinstance(self.recompute, str):
-            return Recompute()
-        return Recompute(self.recompute.every, self.recompute.prefix)
+            return Recompute(rest="keep" if self.recompute == "none" else self.recompute)
+        return Recompute(self.recompute.every, self.recompute.prefix, self.recompute.rest)
 
     @property
     def world_size(self) -> int:
@@ -156,7 +160,10 @@ class TrainConfig(Section):
     steps: int | None = Field(None, ge=1, le=10**9)
     """Optimizer steps in all; validation then happens once, at the end."""
     seed: int = Field(0, ge=0)
-    precision: Literal["fp32", "bf16"] = "fp32"
+    precision: Literal["fp32", "bf16", "fp16"] = "fp32"
+    """"fp16" is for GPUs without bf16; its loss scale is a power of two that follows the gradients."""
+    compiled: bool = False
+    """Each block of the network through torch.compile: faster on GPUs, but with other last bits."""
     channels_last: bool = True
     threads: int = Field(1, ge=1, le=MAX_THREADS)
     """Of each rank, within an operation. Never the number of cores: the same recipe gives the same bits everywhere."""

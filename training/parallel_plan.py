@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -13,6 +13,9 @@ from training.config import ModelConfig, OptimConfig, Recipe
 from training.engine.partition import BlockCost, block_costs
 from training.engine.plan import Plan, make_plan
 from training.models.build import build_blocks
+
+PREFETCH = 2
+"""Micro-batches that are read and augmented, in as many threads, while others are computed."""
 
 
 def blocks_of(model: ModelConfig, side_px: int) -> list[nn.Module]:
@@ -27,10 +30,12 @@ def blocks_of(model: ModelConfig, side_px: int) -> list[nn.Module]:
     )
 
 
-def costs_of(recipe: Recipe, blocks: Sequence[nn.Module], side_px: int) -> list[BlockCost]:
-    """What one micro-batch of a recipe costs in each block."""
+def costs_of(
+    recipe: Recipe, blocks: Sequence[nn.Module], side_px: int, device: torch.device | None = None
+) -> list[BlockCost]:
+    """What one micro-batch of a recipe costs in each block, under the autocast of the device it will run on."""
     shape = (recipe.parallel.microbatch_size, 3, side_px, side_px)
-    return block_costs(blocks, shape, precision=recipe.train.precision)
+    return block_costs(blocks, shape, precision=recipe.train.precision, device=device)
 
 
 def plan_of(
@@ -42,7 +47,7 @@ def plan_of(
 ) -> Plan:
     """The plan of a recipe."""
     parallel, train = recipe.parallel, recipe.train
-    costs = costs or costs_of(recipe, blocks, side_px)
+    costs = costs or costs_of(recipe, blocks, side_px, device)
     return make_plan(
         parallel.strategy,
         costs=[cost.flops if parallel.balance == "flops" else cost.saved_bytes for cost in costs],
@@ -54,6 +59,9 @@ def plan_of(
         channels_last=train.channels_last,
         clip_norm=recipe.optim.clip_norm,
         make_optimizer=partial(make_optimizer, config=recipe.optim),
+        seed=train.seed,
+        prefetch=PREFETCH,
+        compiled=train.compiled,
         device=device,
     )
 
@@ -84,14 +92,14 @@ def cross_entropy(outputs_nk: Tensor, labels_n: Tensor) -> Tensor:
     return nn.functional.cross_entropy(outputs_nk.float(), labels_n.to(outputs_nk.device), reduction="sum")
 
 
-def make_optimizer(weights: Iterable[nn.Parameter], config: OptimConfig) -> torch.optim.Optimizer:
-    """The optimizer of one stage."""
+def make_optimizer(weights: Sequence[tuple[str, nn.Parameter]], config: OptimConfig) -> torch.optim.Optimizer:
+    """The optimizer of some weights, given with their names."""
     if config.name == "sgd":
         return torch.optim.SGD(
-            weights,
+            list(weights),
             lr=config.lr,
             momentum=config.momentum,
             weight_decay=config.weight_decay,
             nesterov=config.momentum > 0,
         )
-    return torch.optim.AdamW(weights, lr=config.lr, weight_decay=config.weight_decay)
+    return torch.optim.AdamW(list(weights), lr=config.lr, weight_decay=config.weight_decay)

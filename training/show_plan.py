@@ -122,12 +122,14 @@ def _price(recipe: Recipe, side_px: int) -> Planned:
 
 def describe_recompute(recompute: Recompute) -> str:
     """For people."""
+    rest = {"keep": "", "norm": "norm", "offload": "offload"}[recompute.rest]
     if not recompute.every:
-        return "none"
+        return rest or "none"
     words = "every block" if recompute.every == 1 else f"every {recompute.every} blocks"
     if recompute.prefix is None:
         return words
-    return f"{words} of the first {', '.join(map(str, recompute.prefix))} blocks of the stages"
+    words += f" of the first {', '.join(map(str, recompute.prefix))} blocks of the stages"
+    return f"{words}, {rest} in the others" if rest else words
 
 
 def _ranks(planned: Planned, side_px: int) -> list[dict[str, Any]]:
@@ -147,7 +149,7 @@ def _ranks(planned: Planned, side_px: int) -> list[dict[str, Any]]:
                     "blocks": [ranges[stage].start, ranges[stage].stop - 1],
                     "forward_flops": sum(planned.costs[i].flops for i in ranges[stage]),
                 }
-                for index, (_, stage) in enumerate(planned.plan.held_by(rank))
+                for index, (_, stage) in enumerate(planned.plan.placement.held_by(rank))
             ],
             "weight_bytes": memory[rank].weight_bytes,
             "peak_live_bytes": memory[rank].peak_bytes,

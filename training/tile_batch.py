@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from training.augment import augment, to_input
+from training.augment import augment
 from training.config import AugmentConfig
 from training.tile_dataset import Indices, TileSource, read_tiles
 
@@ -24,21 +24,19 @@ class TileBatch:
     step: int
     seed: int
     augmentation: AugmentConfig
-    mean: list[float]
-    std: list[float]
     pool: ThreadPoolExecutor
 
     @property
     def shapes(self) -> list[tuple[int, ...]]:
+        """Of the network's input: (tiles, 3, side, side)."""
         side = self.source.tile_px
         return [(len(self._part(k)), 3, side, side) for k in range(-(-len(self.indices) // self.microbatch_size))]
 
     def inputs(self, microbatch: int) -> Tensor:
-        """float32 (tiles, 3, side, side)."""
+        """uint8 (tiles, side, side, 3), which the engine makes ready on its device (`training.augment.normalised`)."""
         chosen = self._part(microbatch)
         tiles = read_tiles(self.source, chosen, self.pool)
-        tiles = augment(tiles, chosen, step=self.step, seed=self.seed, config=self.augmentation)
-        return to_input(tiles, self.mean, self.std)
+        return torch.from_numpy(augment(tiles, chosen, step=self.step, seed=self.seed, config=self.augmentation))
 
     def targets(self, microbatch: int) -> Tensor:
         """int64 (tiles,)."""

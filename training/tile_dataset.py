@@ -132,13 +132,15 @@ class BatchPlan:
         self._train = labelled(source, "train")
         self._labels = source.labels[self._train]
         self._batch_size, self._seed, self._balance = batch_size, seed, balance
+        self._epoch, self._tiles = -1, self._train
         self.steps_per_epoch = -(-len(self._train) // batch_size)
 
     def batch(self, step: int) -> Indices:
         """Tile indices of an optimizer step, counted from 0 over the whole run; int64, batch_size of them or fewer."""
         epoch, within = divmod(step, self.steps_per_epoch)
-        order = self._order(epoch)
-        return order[within * self._batch_size : (within + 1) * self._batch_size]
+        if epoch != self._epoch:  # for a million tiles an order takes as long as a step
+            self._epoch, self._tiles = epoch, self._order(epoch)
+        return self._tiles[within * self._batch_size : (within + 1) * self._batch_size]
 
     def _order(self, epoch: int) -> Indices:
         random = np.random.default_rng((self._seed, epoch))

@@ -80,20 +80,24 @@ def _train(checked: Checked, project_dir: Path, world_size: int) -> dict[str, st
     keep_freed_memory()
     local_ranks = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     use_threads(checked.recipe.train.threads)
-    device = _device(local_ranks)
-    timeout_s = checked.recipe.parallel.timeout_s
-    ranks = connect_ranks(timeout_s=timeout_s, device=device) if world_size > 1 else alone()
+    device, is_shared = _device(local_ranks)
+    ranks = alone()
+    if world_size > 1:
+        # NCCL takes no two ranks on one GPU.
+        timeout_s = checked.recipe.parallel.timeout_s
+        ranks = connect_ranks(timeout_s=timeout_s, device=device, backend="gloo" if is_shared else None)
     try:
         return Trainer(checked, project_dir, ranks, device).run()
     finally:
         ranks.close()
 
 
-def _device(local_ranks: int) -> torch.device:
-    """A GPU of its own for each local rank (NCCL takes no two ranks on one), else the CPU for all."""
-    if torch.cuda.is_available() and torch.cuda.device_count() >= local_ranks:
-        return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
-    return torch.device("cpu")
+def _device(local_ranks: int) -> tuple[torch.device, bool]:
+    """The GPU of this rank, and whether others share it; the CPU where there is no GPU."""
+    if not torch.cuda.is_available():
+        return torch.device("cpu"), False
+    num_gpus, local_rank = torch.cuda.device_count(), int(os.environ.get("LOCAL_RANK", "0"))
+    return torch.device("cuda", local_rank % num_gpus), num_gpus < local_ranks
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import math
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from training.augment import to_input
+from training.augment import normalised, to_input
 from training.colour_statistics import HueStatistics
 from training.config import OptimConfig
 from training.data_facts import data_facts
+from training.engine.agreement import NonFiniteError
 from training.engine.engine import Engine, StepResult
 from training.engine.partition import stage_ranges
 from training.engine.ranks import Ranks
@@ -32,7 +34,7 @@ from training.preflight import Checked
 from training.run_log import RunLog, run_log
 from training.threads import instruction_set
 from training.tile_batch import TileBatch
-from training.tile_dataset import BatchPlan, Indices, channel_statistics, labelled, read_tiles, sample_looks, stain_of
+from training.tile_dataset import BatchPlan, channel_statistics, labelled, read_tiles, sample_looks, stain_of
 
 State = dict[str, Tensor]
 SHOWN_TILES = 8
@@ -74,7 +76,8 @@ class Trainer:
     def _build(self) -> tuple[Engine, nn.Sequential]:
         blocks, whole = self._blocks(), nn.Sequential(*self._blocks())
         self.plan = plan_of(self.recipe, blocks, self.source.tile_px, self._device)
-        engine = Engine(blocks, self.plan, ranks=self._ranks)
+        prepare = partial(normalised, mean=self.mean, std=self.std)
+        engine = Engine(blocks, self.plan, ranks=self._ranks, prepare=prepare)
         whole = whole.to(self._device).eval()
         whole = whole.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stubs lack it
         return engine, whole
@@ -86,23 +89,35 @@ class Trainer:
 
     # --- one step --------------------------------------------------------------------------------
 
-    def step(self, step: int, indices: Indices) -> StepResult:
-        """One optimizer step on these tiles."""
-        batch = TileBatch(
+    def batch(self, step: int) -> TileBatch:
+        """The tiles of one optimizer step."""
+        return TileBatch(
             self.source,
-            indices,
+            self._batches.batch(step),
             microbatch_size=self.recipe.parallel.microbatch_size,
             step=step,
             seed=self.recipe.train.seed,
             augmentation=self.recipe.augment,
-            mean=self.mean,
-            std=self.std,
             pool=self._pool,
         )
-        self._engine.set_lr(learning_rate(step, self.num_steps, self.recipe.optim))
-        # The first step of a shape takes nothing in ahead; the second is like all that follow.
+
+    def step(self, batch: TileBatch, upcoming: TileBatch | None) -> StepResult:
+        """One optimizer step; the first tiles of the upcoming one are read meanwhile.
+
+        Raises:
+            ImplausibleOutputError: a loss or a gradient is not finite.
+        """
+        step = batch.step
+        self._engine.scale_lr(rate(step, self.num_steps, self.recipe.optim))
+        # The first step of a shape tells the ranks how messages lie; the second is like all that follow.
         self._engine.live_bytes.enabled = step <= 1
-        result = self._engine.train_step(batch, cross_entropy)
+        try:
+            result = self._engine.train_step(batch, cross_entropy, upcoming=upcoming)
+        except NonFiniteError as error:
+            raise ImplausibleOutputError(
+                f"training diverged in step {step + 1}: {error} Lower [optim] lr (now {self.recipe.optim.lr}) or raise "
+                "warmup_steps. No model package was written."
+            ) from error
         if step <= 1:
             self.peak_bytes = self._engine.peak_bytes()
         return result
@@ -147,25 +162,23 @@ class Trainer:
         losses: list[float] = []
         best: _Epoch | None = None
         last: _Epoch | None = None
+        batch = self.batch(0)
         for step in range(self.num_steps):
             start = time.perf_counter()
-            indices = self._batches.batch(step)
-            result = self.step(step, indices)
+            upcoming = self.batch(step + 1) if step + 1 < self.num_steps else None
+            result = self.step(batch, upcoming)
             losses.append(result.loss)
-            if not math.isfinite(losses[-1]):
-                raise ImplausibleOutputError(
-                    f"training diverged: the loss of step {step + 1} is {losses[-1]}. Lower [optim] lr (now "
-                    f"{self.recipe.optim.lr}) or raise warmup_steps. No model package was written."
-                )
             if log:
                 log.step(
                     step,
                     loss=losses[-1],
-                    lr=learning_rate(step, self.num_steps, self.recipe.optim),
+                    lr=self.recipe.optim.lr * rate(step, self.num_steps, self.recipe.optim),
                     gradient_norm=result.gradient_norm,
-                    num_tiles=len(indices),
+                    num_tiles=len(batch.indices),
                     seconds=time.perf_counter() - start,
                 )
+            if upcoming is not None:
+                batch = upcoming
             if (step + 1) % self._steps_per_epoch == 0:
                 last = self._end_epoch(last.number + 1 if last else 1, step, float(np.mean(losses)), log)
                 if best is None or last.metrics["loss"] < best.metrics["loss"]:
@@ -253,11 +266,11 @@ class Trainer:
         }
 
 
-def learning_rate(step: int, num_steps: int, config: OptimConfig) -> float:
-    """Learning rate of a step: linear warm-up, then constant or a half cosine down to zero."""
+def rate(step: int, num_steps: int, config: OptimConfig) -> float:
+    """Of the full learning rate, in a step: linear warm-up, then constant or a half cosine down to zero."""
     if step < config.warmup_steps:
-        return config.lr * (step + 1) / config.warmup_steps
+        return (step + 1) / config.warmup_steps
     if config.schedule == "constant":
-        return config.lr
+        return 1.0
     done = (step - config.warmup_steps) / max(1, num_steps - config.warmup_steps)
-    return config.lr * 0.5 * (1 + math.cos(math.pi * done))
+    return 0.5 * (1 + math.cos(math.pi * done))

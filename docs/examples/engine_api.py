@@ -59,6 +59,7 @@ def loss(logits_n1hw: Tensor, masks_n1hw: Tensor) -> Tensor:
 torch.set_num_threads(1)  # as torchrun sets it for its ranks; other counts add in another order
 torch.manual_seed(0)  # every rank makes the same network and the same images
 num_ranks = int(os.environ.get("WORLD_SIZE", "1"))
+ranks = engine.connect_ranks(timeout_s=600) if num_ranks > 1 else engine.alone()
 strategy = sys.argv[1] if len(sys.argv) > 1 else "single" if num_ranks == 1 else "master"
 blocks = [Down(), Middle(), Middle(), Up()]
 images_nchw = torch.rand(7, 3, 32, 48)
@@ -73,9 +74,10 @@ plan = engine.make_plan(
     recompute=engine.Recompute(every=1),
     make_optimizer=lambda weights: torch.optim.Adam(weights, lr=0.01),
 )
-losses = [engine.train_step(blocks, loss, batch, plan).loss for _ in range(10)]
-right = (torch.cat(engine.forward_only(blocks, batch, plan)) > 0) == (masks_n1hw > 0)  # outputs come to every rank
-engine.gather(blocks, plan)  # now the blocks of every rank hold what all ranks have learned
+trained = engine.Engine(blocks, plan, ranks=ranks)
+losses = [trained.train_step(batch, loss).loss for _ in range(10)]
+right = (torch.cat(trained.forward_only(batch)) > 0) == (masks_n1hw > 0)  # outputs come to every rank
+state = trained.full_state_dict()  # what all ranks have learned, on every rank
 if int(os.environ.get("RANK", "0")) == 0:
     print(*losses, f"{right.float().mean():.1%} of the pixels are right", sep="\n")  # noqa: T201
-engine.close()
+ranks.close()

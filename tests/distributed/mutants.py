@@ -1,19 +1,22 @@
 """Engines with a planted fault: each shows that an equality test would notice it."""
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Hashable, Sequence
+from contextlib import nullcontext
+from typing import Any
 from unittest import mock
 
 import torch
 from torch import Tensor
 
 from tests.distributed.problem import Case, Outcome, train
+from training.engine.batchnorm import RunningStatistics
 from training.engine.executor import Executor, Step
+from training.engine.placement import Placement
 from training.engine.plan import Plan
 from training.engine.ranks import Ranks
-from training.engine.replica_sync import ReplicaSync
+from training.engine.replica_sync import StageSync
 from training.engine.schedule import Action, Schedule
-from training.engine.stage import Boundary, Finish, StageCopy, _Passed, _Piece
+from training.engine.stage import Boundary, Finish, Gradients, StageCopy, _Passed, _Piece
 from training.engine.transport import Route, Transport
 from training.engine.tree_sum import GradientSet, Node, TreeSum
 
@@ -35,7 +38,7 @@ def train_with_flipped_bit(ranks: Ranks, case: Case) -> Outcome:
     """One rank's gradient of one weight in the last micro-batch is off by its last bit."""
     backward = StageCopy.backward
 
-    def flipping(self: StageCopy, microbatch: int, gradients: tuple[Tensor, ...] | None) -> tuple[Tensor, ...]:
+    def flipping(self: StageCopy, microbatch: int, gradients: Gradients | None) -> Gradients:
         if ranks.rank != ranks.num_ranks - 1 or microbatch != len(case.batches[0]) - 1:
             return backward(self, microbatch, gradients)
         add = self.gradient_sum.add
@@ -59,53 +62,53 @@ def train_with_wrong_scale(ranks: Ranks, case: Case) -> Outcome:
     def own_mean(self: Executor, step: Step, microbatch: int) -> Finish:
         assert step.loss is not None
         loss, targets = step.loss, step.batch.targets(microbatch)
-        return lambda output: loss(output, targets) / step.batch.shapes[microbatch][0]
+        return lambda output: loss(output, targets) / step.batch.shapes[microbatch][0] * step.loss_scale
 
     with mock.patch.object(Executor, "_loss_of", own_mean):
         return train(ranks, case)
 
 
 def train_with_dropped_microbatch(ranks: Ranks, case: Case) -> Outcome:
-    """The gradient of the last micro-batch gets lost on its way to the owner."""
-    take_in = ReplicaSync._take_in
+    """The gradient of the last micro-batch gets lost on its way to those who own the weights."""
+    bring_together = StageSync.bring_together
+    last = len(case.batches[0]) - 1
 
-    def losing(self: ReplicaSync, copy: StageCopy, child: Action, action: Action, schedule: Schedule) -> None:
-        last = len(case.batches[0]) - 1
-        add = copy.gradient_sum.add
+    def losing(self: StageSync, action: Action, schedule: Schedule) -> None:
+        add = self.copy.gradient_sum.add
 
         def add_others(node: Node, gradients: GradientSet) -> None:
             if last not in range(node[0], sum(node)):
                 add(node, gradients)
 
-        with mock.patch.object(copy.gradient_sum, "add", add_others):
-            take_in(self, copy, child, action, schedule)
+        with mock.patch.object(self.copy.gradient_sum, "add", add_others):
+            bring_together(self, action, schedule)
 
-    with mock.patch.object(ReplicaSync, "_take_in", losing):
+    with mock.patch.object(StageSync, "bring_together", losing):
         return train(ranks, case)
 
 
 def train_with_unmirrored_mirror(ranks: Ranks, case: Case) -> Outcome:
     """Both replicas lie on the ranks in the same order, but the schedule takes the second for mirrored."""
+    same_order = Placement({(r, s): (s,) for r in (0, 1) for s in range(case.num_stages)})
 
-    def same_order(self: Plan, rank: int) -> list[tuple[int, int]]:
-        group, place = divmod(rank, self.num_stages)
-        return [(2 * group, place), (2 * group + 1, place)]
-
-    with mock.patch.object(Plan, "held_by", same_order):
+    with mock.patch.object(Plan, "placement", same_order):
         return train(ranks, case)
 
 
 def train_with_contiguous_buffers(ranks: Ranks, case: Case) -> Outcome:
     """What comes from another rank is laid out row by row, whatever the sender's layout."""
-    receive = Transport.receive
+    exchange = Transport.exchange
 
-    def forgetful(self: Transport, route: Route) -> Boundary:
-        value = receive(self, route)
-        if isinstance(value, Tensor):
-            return value.detach().contiguous().requires_grad_(value.requires_grad)
-        return tuple(tensor.contiguous() for tensor in value)
+    def forgetful(self: Transport, gives: Sequence[Hashable], takes: Sequence[Route]) -> list[Boundary]:
+        came: list[Boundary] = []
+        for value in exchange(self, gives, takes):
+            if isinstance(value, Tensor):
+                came.append(value.detach().contiguous().requires_grad_(value.requires_grad))
+            else:
+                came.append(tuple(tensor.contiguous() for tensor in value))
+        return came
 
-    with mock.patch.object(Transport, "receive", forgetful):
+    with mock.patch.object(Transport, "exchange", forgetful):
         return train(ranks, case)
 
 
@@ -113,23 +116,17 @@ def train_with_double_counting(ranks: Ranks, case: Case) -> Outcome:
     """BatchNorm sees a micro-batch again when its forward is recomputed."""
     again = _Piece._again
 
-    def counting(
-        self: _Piece, passed: _Passed, gradients: tuple[Tensor, ...]
-    ) -> tuple[list[Tensor], tuple[Tensor, ...]]:
-        with mock.patch("training.engine.stage.record_statistics", _record_nothing):
+    def counting(self: _Piece, passed: _Passed, gradients: Gradients) -> tuple[list[Any], Gradients]:
+        with mock.patch.object(RunningStatistics, "record", nullcontext):
             return again(self, passed, gradients)
 
     with mock.patch.object(_Piece, "_again", counting):
         return train(ranks, case)
 
 
-def _record_nothing(layers: object) -> AbstractContextManager[None]:
-    return nullcontext()
-
-
 def train_with_late_mirror(ranks: Ranks, case: Case) -> Outcome:
-    """The mirror never takes the owner's new weights."""
-    with mock.patch("training.engine.replica_sync._state", return_value=[]):
+    """Nobody takes over what others have updated."""
+    with mock.patch.object(StageSync, "hand_round", lambda self, action: None):
         return train(ranks, case)
 
 

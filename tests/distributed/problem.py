@@ -67,8 +67,8 @@ class Outcome:
     """Per step, what the optimizer was given, on the rank that owns the stage."""
     state: dict[str, Any] = field(default_factory=dict)
     """Weights and buffers of the whole network, from the owners."""
-    copies: dict[int, dict[str, Any]] = field(default_factory=dict)
-    """The same of each replica's stage held here, as it lies here."""
+    copies: dict[tuple[int, int], dict[str, Any]] = field(default_factory=dict)
+    """The same of each (replica, stage) held here, as it lies here."""
     outputs: list[Any] = field(default_factory=list)
     """In evaluation mode, by micro-batch."""
     asked: list[tuple[str, int, int]] = field(default_factory=list)
@@ -94,7 +94,7 @@ def differences(outcomes: list[Outcome], single: Outcome) -> list[str]:
         if outcome.state.keys() != single.state.keys():
             found.append(f"rank {rank}: names {sorted(outcome.state.keys() ^ single.state.keys())}")
         pairs = {f"state {name}": (mine, single.state.get(name)) for name, mine in outcome.state.items()}
-        for replica, held in outcome.copies.items():
+        for (replica, _), held in outcome.copies.items():
             what = f"copy of replica {replica}"
             pairs |= {f"{what}: {name}": (mine, single.state.get(name)) for name, mine in held.items()}
         for step, gradients in enumerate(outcome.gradients):
@@ -168,7 +168,9 @@ def make_engine(
         precision=case.precision,
         channels_last=case.channels_last,
         clip_norm=case.clip_norm,
-        make_optimizer=lambda weights: _WatchedSGD(list(weights), names, [] if gradients is None else gradients, note),
+        make_optimizer=lambda named: _WatchedSGD(
+            [w for _, w in named], names, [] if gradients is None else gradients, note
+        ),
     )
     return Engine(blocks, plan, ranks=ranks)
 
@@ -189,8 +191,8 @@ def train(ranks: Ranks | None, case: Case, note: Note = fingerprint) -> Outcome:
         outcome.outputs = [note(output) for output in engine.forward_only(StepBatch(case, 0))]
     outcome.state = {name: note(tensor) for name, tensor in engine.full_state_dict().items()}
     outcome.copies = {
-        replica: {name: note(tensor) for name, tensor in held.module.state_dict().items()}
-        for replica, held in engine._copies.items()
+        held: {name: note(tensor) for name, tensor in copy.module.state_dict().items()}
+        for held, copy in engine._copies.items()
     }
     return outcome
 
@@ -208,8 +210,12 @@ class _WatchedSGD(torch.optim.SGD):
         self._names = names
         self._seen = seen
         self._note = note
+        self._num_steps = 0
 
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
         weights = [weight for group in self.param_groups for weight in group["params"]]
-        self._seen.append({self._names[id(weight)]: self._note(weight.grad) for weight in weights})
+        if len(self._seen) == self._num_steps:  # a rank has an optimizer for each stage that it holds
+            self._seen.append({})
+        self._seen[self._num_steps] |= {self._names[id(weight)]: self._note(weight.grad) for weight in weights}
+        self._num_steps += 1
         super().step()

@@ -19,8 +19,8 @@ CASE = Case("master", 2, evenly(2))
 
 def with_short_timeout(ranks: Ranks) -> Ranks:
     """The same ranks on new channels. Only messages are in a hurry: processes may start long after each other."""
-    groups = tuple(dist.new_group(timeout=timedelta(seconds=SHORT_S)) for _ in ranks.groups)
-    return replace(ranks, timeout_s=SHORT_S, groups=groups)
+    data, control = (dist.new_group(timeout=timedelta(seconds=SHORT_S)) for _ in ("data", "control"))
+    return replace(ranks, timeout_s=SHORT_S, data=data, control=control)
 
 
 def step_until_lost(engine: Engine) -> tuple[str, float]:
@@ -67,7 +67,7 @@ def one_rank_dies_at_the_update(ranks: Ranks) -> tuple[str, float] | None:
     """Rank 1 is gone when it should give away the new weights of its stage."""
     engine = make_engine(ranks, CASE)
     if ranks.rank == 1:
-        engine._sync.step = lambda *_: os._exit(0)  # type: ignore[method-assign]
+        engine._executor._sync.update = lambda *_: os._exit(0)  # type: ignore[method-assign]
     return step_until_lost(engine)
 
 

@@ -42,7 +42,7 @@ PLANTED = [
     (train_with_unmirrored_mirror, ANY_STAGE_FITS, ["losses", "gradient"]),
     (train_with_contiguous_buffers, replace(BASIC, channels_last=True), ["gradient"]),
     (train_with_double_counting, RECOMPUTED, ["num_batches_tracked", "running_mean", "running_var"]),
-    (train_with_late_mirror, MASTER, ["copy of replica 1"]),
+    (train_with_late_mirror, MASTER, ["copy of replica 0", "copy of replica 1"]),
     (train_with_sequential_sum, BASIC, ["gradient"]),
 ]
 

@@ -1,79 +1,105 @@
-"""Running statistics of BatchNorm layers whose micro-batches pass through two copies of the layer.
+"""Running statistics of BatchNorm layers whose micro-batches pass through several copies of the layer.
 
 Each micro-batch is normalised with its own mean and variance, as in plain gradient accumulation, but the running
 statistics must see all micro-batches of the step, in order. So a forward only *records* what it would have blended in,
-and at the update the owner of a layer replays the records of both copies in the order of the micro-batches. Every
-strategy thereby gives the same running statistics, equal to sequential nn.BatchNorm2d up to rounding (3e-7).
+and at the update the records of all copies are replayed in the order of the micro-batches. Every strategy thereby gives
+the same running statistics, equal to sequential nn.BatchNorm2d up to rounding (3e-7).
+
+All statistics of a stage lie in one row, of which the layers' buffers are views: one copy, one message, one blend.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-Statistics = list[Tensor]
-"""Of one micro-batch: mean and unbiased variance of the first layer, of the second, and so on; each (C,)."""
 
+class RunningStatistics:
+    """Of the BatchNorm layers of a stage that keep running statistics and are in training mode."""
 
-def tracking_layers(module: nn.Module) -> list[_BatchNorm]:
-    """BatchNorm layers that keep running statistics and are in training mode, in the order of the module."""
-    return [
-        layer
-        for layer in module.modules()
-        if isinstance(layer, _BatchNorm) and layer.training and layer.running_mean is not None
-    ]
+    def __init__(self, module: nn.Module) -> None:
+        """Move the layers' buffers into one row.
 
+        Raises:
+            ValueError: the layers keep statistics of different types.
+        """
+        self._layers = [
+            layer
+            for layer in module.modules()
+            if isinstance(layer, _BatchNorm) and layer.training and layer.running_mean is not None
+        ]
+        buffers = [layer._buffers[name] for layer in self._layers for name in ("running_mean", "running_var")]
+        kinds = {(buffer.dtype, buffer.device) for buffer in buffers if buffer is not None}
+        if len(kinds) > 1:
+            raise ValueError(f"BatchNorm layers of one stage keep statistics of several types or devices: {kinds}")
+        self._sizes = [buffer.numel() for buffer in buffers if buffer is not None]
+        self._kept = [layer.__dict__["momentum"] for layer in self._layers]
+        self.row = torch.cat([buffer for buffer in buffers if buffer is not None]) if buffers else torch.empty(0)
+        """(values,): mean and variance of the first layer, of the second, and so on."""
+        self._views = torch.split(self.row, self._sizes)
+        self._put(self._views)
 
-@contextmanager
-def record_statistics(layers: Sequence[_BatchNorm]) -> Iterator[Statistics]:
-    """Run a forward that leaves the layers' running statistics alone.
+    def __len__(self) -> int:
+        return len(self.row)
 
-    With momentum 1 a layer blends in nothing of its old statistics: its buffers then *are* those of the micro-batch.
+    @contextmanager
+    def record(self) -> Iterator[Tensor]:
+        """Run a forward that leaves the running statistics alone.
 
-    Yields:
-        a list, filled once the forward is over.
-    """
-    kept = [(layer.momentum, layer.running_mean, layer.running_var, layer.num_batches_tracked) for layer in layers]
-    recorded: Statistics = []
-    for layer in layers:
-        layer.momentum = 1.0
-        layer.running_mean, layer.running_var = _zeros(layer.running_mean), _zeros(layer.running_var)
-        layer.num_batches_tracked = _zeros(layer.num_batches_tracked)
-    try:
-        yield recorded
-        for layer in layers:
-            recorded += [_present(layer.running_mean), _present(layer.running_var)]
-    finally:
-        for layer, buffers in zip(layers, kept, strict=True):
-            layer.momentum, layer.running_mean, layer.running_var, layer.num_batches_tracked = buffers
+        With momentum 1 a layer blends in nothing of its old statistics: its buffers *are* those of the micro-batch.
 
+        Yields:
+            a row like `row`, filled by the forward: mean and unbiased variance of this micro-batch.
+        """
+        recorded = torch.zeros_like(self.row)
+        tracked = [layer._buffers["num_batches_tracked"] for layer in self._layers]
+        for layer in self._layers:
+            layer.__dict__["momentum"] = 1.0
+            layer._buffers["num_batches_tracked"] = None
+        self._put(torch.split(recorded, self._sizes))
+        try:
+            yield recorded
+        finally:
+            for layer, momentum, count in zip(self._layers, self._kept, tracked, strict=True):
+                layer.__dict__["momentum"] = momentum
+                layer._buffers["num_batches_tracked"] = count
+            self._put(self._views)
 
-def replay_statistics(layers: Sequence[_BatchNorm], recorded: Mapping[int, Statistics]) -> None:
-    """Blend recorded statistics into the running ones, in the order of the micro-batch index, as nn.BatchNorm does.
+    def replay(self, recorded: Sequence[Tensor], columns: slice) -> None:
+        """Blend what was recorded into some columns of `row`, micro-batch by micro-batch, as nn.BatchNorm does.
 
-    Args:
-        recorded: micro-batch index to what `record_statistics` gave for it, for these layers.
-    """
-    with torch.no_grad():
-        for _, statistics in sorted(recorded.items()):
-            for index, layer in enumerate(layers):
-                tracked = _present(layer.num_batches_tracked).add_(1)
-                momentum = 1.0 / float(tracked) if layer.momentum is None else layer.momentum
-                _present(layer.running_mean).mul_(1 - momentum).add_(statistics[2 * index], alpha=momentum)
-                _present(layer.running_var).mul_(1 - momentum).add_(statistics[2 * index + 1], alpha=momentum)
+        Args:
+            recorded: of each micro-batch in order, these columns of what `record` gave.
+        """
+        row = self.row[columns]
+        for index, values in enumerate(recorded if len(row) else ()):
+            blend = self._blend(index)[columns]
+            # Each product on its own: a fused one has other bits at the end of a row than in its middle.
+            row.mul_(1 - blend).add_(values * blend)
 
+    def count(self, num_microbatches: int) -> None:
+        """Note that all layers have seen so many micro-batches more; `replay` comes before."""
+        for layer in self._layers:
+            if layer.num_batches_tracked is not None:
+                layer.num_batches_tracked.add_(num_microbatches)
 
-def statistics_like(layers: Sequence[_BatchNorm]) -> Statistics:
-    """Tensors of the shapes and types that `record_statistics` gives for these layers."""
-    return [_present(buffer) for layer in layers for buffer in (layer.running_mean, layer.running_var)]
+    def _blend(self, index: int) -> Tensor:
+        """How much of the `index`-th micro-batch of a step goes into each value; a layer without momentum averages."""
+        values = []
+        for layer, momentum in zip(self._layers, self._kept, strict=True):
+            if momentum is None:
+                tracked = 0 if layer.num_batches_tracked is None else int(layer.num_batches_tracked)
+                momentum = 1.0 / (tracked + index + 1)
+            values += [momentum, momentum]
+        # In double precision first, as nn.BatchNorm computes it.
+        each = torch.tensor(values, dtype=torch.float64).repeat_interleave(torch.tensor(self._sizes, dtype=torch.int64))
+        return each.to(self.row)
 
-
-def _zeros(buffer: Tensor | None) -> Tensor:
-    return torch.zeros_like(_present(buffer))
-
-
-def _present(buffer: Tensor | None) -> Tensor:
-    assert buffer is not None  # tracking_layers chose layers that have their buffers
-    return buffer
+    def _put(self, views: Sequence[Tensor]) -> None:
+        for index, layer in enumerate(self._layers):
+            layer._buffers["running_mean"] = views[2 * index]
+            layer._buffers["running_var"] = views[2 * index + 1]

@@ -1,13 +1,11 @@
 """Proof that a schedule does all the work, keeps to its memory bound and never stalls."""
 
-from collections import Counter, defaultdict, deque
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
+from training.engine.exchange import Exchange, Message, exchanges
 from training.engine.schedule import Action, Op, Schedule, ScheduleError, live_bound
-
-Message = tuple[Action, Action]
-"""(giver, taker)"""
 
 
 def check_schedule(schedule: Schedule, *, forward_only: bool = False) -> None:
@@ -23,13 +21,12 @@ def check_schedule(schedule: Schedule, *, forward_only: bool = False) -> None:
         _check_order(schedule, rank, actions)
         if not forward_only:
             _check_live_bound(schedule, rank, actions)
-    _check_messages(schedule)
+    _check_exchanges(schedule)
 
 
 def _check_work(schedule: Schedule, *, forward_only: bool) -> None:
-    work = list(_all_work(schedule, (Op.F,) if forward_only else tuple(Op)))
     for rank, actions in enumerate(schedule.ranks):
-        expected = Counter(action for action in work if schedule.rank_of(action) == rank)
+        expected = Counter(_all_work(schedule, rank, forward_only=forward_only))
         missing, surplus = expected - Counter(actions), Counter(actions) - expected
         if missing or surplus:
             raise ScheduleError(
@@ -37,35 +34,30 @@ def _check_work(schedule: Schedule, *, forward_only: bool) -> None:
             )
 
 
-def _all_work(schedule: Schedule, ops: tuple[Op, ...]) -> Iterator[Action]:
-    for stage in range(schedule.num_stages):
-        for replica in range(schedule.num_replicas):
-            for op in ops:
-                if op in (Op.F, Op.B):
-                    yield from (Action(op, replica, stage, k) for k in schedule.microbatches_of(replica))
-                else:
-                    yield Action(op, replica, stage)
+def _all_work(schedule: Schedule, rank: int, *, forward_only: bool) -> Iterator[Action]:
+    held = schedule.placement.held_by(rank)
+    for replica, stage in held:
+        for microbatch in schedule.microbatches_of(replica):
+            yield Action(Op.F, replica, stage, microbatch)
+            if not forward_only:
+                yield Action(Op.B, replica, stage, microbatch)
+    for stage in {stage for _, stage in held if not forward_only}:
+        for op in (Op.REDUCE, Op.STEP):
+            yield Action(op, schedule.placement.first_held(rank, stage), stage)
 
 
 def _check_order(schedule: Schedule, rank: int, actions: tuple[Action, ...]) -> None:
     place = {action: index for index, action in enumerate(actions)}
+    phases = (Op.F, Op.B), (Op.REDUCE,), (Op.STEP,)
+    phase_of = {op: number for number, ops in enumerate(phases) for op in ops}
+    for before, after in pairwise(actions):
+        if phase_of[before.op] > phase_of[after.op]:
+            raise ScheduleError(f"rank {rank}: {after} comes after {before}; all of a step's sums follow its work")
     for action in actions:
-        for needed in (*schedule.sources(action), *_own_needs(schedule, action)):
-            if schedule.rank_of(needed) == rank and place.get(needed, -1) > place[action]:
-                raise ScheduleError(f"rank {rank}: {action} comes before {needed}, whose result it needs")
-    steps = [place[action] for action in actions if action.op is Op.STEP]
-    others = [place[action] for action in actions if action.op is not Op.STEP]
-    if steps and others and min(steps) < max(others):
-        raise ScheduleError(f"rank {rank}: {actions[max(others)]} comes after the first update")
-
-
-def _own_needs(schedule: Schedule, action: Action) -> list[Action]:
-    """What the same copy of the stage must have done before."""
-    if action.op is Op.B:
-        return [replace(action, op=Op.F)]
-    if action.op is Op.REDUCE:
-        return [replace(action, op=Op.B, microbatch=k) for k in schedule.microbatches_of(action.replica)]
-    return []
+        needed = schedule.sources(action) + ([action._replace(op=Op.F)] if action.op is Op.B else [])
+        for one in needed:
+            if place.get(one, -1) > place[action]:
+                raise ScheduleError(f"rank {rank}: {action} comes before {one}, whose result it needs")
 
 
 def _check_live_bound(schedule: Schedule, rank: int, actions: tuple[Action, ...]) -> None:
@@ -88,80 +80,72 @@ def _check_live_bound(schedule: Schedule, rank: int, actions: tuple[Action, ...]
                 )
             live.append(action)
         elif action.op is Op.B:
-            live.remove(replace(action, op=Op.F))
+            live.remove(action._replace(op=Op.F))
 
 
-@dataclass
 class _Rank:
-    """One rank on its way through its messages."""
+    """One rank on its way through its groups of messages."""
 
-    todo: deque[tuple[Message, bool]]
-    """Message and whether this rank gives it."""
-    sent: dict[bool, Message] = field(default_factory=dict)
-    """The last boundary (True) and the last sum or weights (False) given; the next waits until it has been taken."""
+    def __init__(self, groups: list[Exchange]):
+        self.groups = groups
+        self.at = 0
+        self.missing = 0
+        """Messages of the group it is in that have not met their other end."""
+
+    @property
+    def current(self) -> Exchange | None:
+        return self.groups[self.at] if self.at < len(self.groups) else None
 
 
-def _check_messages(schedule: Schedule) -> None:
-    """Play all messages over channels as strict as there are: those of nccl, where both sides must come in order.
+def _check_exchanges(schedule: Schedule) -> None:
+    """Play all groups of messages under the weakest promise there is, that of NCCL over one communicator.
 
-    A rank goes on at once after giving a message, but gives the next only when that one has been taken; it waits for
-    what it takes. On a channel between two ranks the first message must be taken before the second moves.
+    A rank's groups run one after the other. A group is over when each of its messages has met its other end, in the
+    group that the other rank is in at that moment.
     """
-    ranks = [_Rank(deque(_messages(schedule, rank))) for rank in range(len(schedule.ranks))]
-    posted: dict[tuple[object, ...], deque[Message]] = defaultdict(deque)
-    done: set[Message] = set()
-    moved = True
-    while moved:
-        moved = False
-        for rank, state in enumerate(ranks):
-            while state.todo and _may_post(state, done):
-                message, gives = state.todo[0]
-                mine, theirs = (posted[key] for key in _sides(schedule, message, rank))
-                if message not in mine and message not in done:
-                    mine.append(message)
-                    moved = True
-                if mine and theirs and mine[0] == theirs[0]:
-                    done.add(mine.popleft())
-                    theirs.popleft()
-                    moved = True
-                if not gives and message not in done:
-                    break
-                if gives:
-                    state.sent[_is_boundary(message)] = message
-                state.todo.popleft()
-                moved = True
-    stuck = {rank: state.todo[0][0] for rank, state in enumerate(ranks) if state.todo}
-    if stuck or any(posted.values()):
+    ranks = [
+        _Rank([group for groups in exchanges(schedule, rank) for group in groups])
+        for rank in range(len(schedule.ranks))
+    ]
+    waiting: dict[Message, int] = {}
+    meeting: dict[tuple[Op, int], set[int]] = {}
+    arrived = list(range(len(ranks)))
+    while arrived:
+        rank = arrived.pop()
+        group = ranks[rank].current
+        if group is not None:
+            met = _meet_all(schedule, group, rank, meeting) if group.meets else _meet(group, rank, waiting)
+            ranks[rank].missing = len(group.gives) + len(group.takes) + (group.meets is not None)
+            for other in met:
+                ranks[other].missing -= 1
+                if not ranks[other].missing:
+                    ranks[other].at += 1
+                    arrived.append(other)
+    stuck = {rank: state.current for rank, state in enumerate(ranks) if state.current is not None}
+    if stuck:
         raise ScheduleError(
             "the ranks wait for each other: "
-            + "; ".join(f"rank {rank} at ({giver}) -> ({taker})" for rank, (giver, taker) in stuck.items())
+            + "; ".join(f"rank {rank} in {_name(group)}" for rank, group in stuck.items())
         )
 
 
-def _may_post(state: _Rank, done: set[Message]) -> bool:
-    message, gives = state.todo[0]
-    before = state.sent.get(_is_boundary(message))
-    return not gives or before is None or before in done
+def _meet(group: Exchange, rank: int, waiting: dict[Message, int]) -> Iterator[int]:
+    """Ranks of whose messages one has met its other end; both ends each time."""
+    for message in (*group.gives, *group.takes):
+        if message in waiting:
+            yield from (waiting.pop(message), rank)
+        else:
+            waiting[message] = rank
 
 
-def _is_boundary(message: Message) -> bool:
-    return message[0].op in (Op.F, Op.B)
+def _meet_all(schedule: Schedule, group: Exchange, rank: int, meeting: dict[tuple[Op, int], set[int]]) -> Iterator[int]:
+    assert group.meets is not None
+    present = meeting.setdefault((group.meets.op, group.meets.stage), set())
+    present.add(rank)
+    if len(present) == len(schedule.placement.holders(group.meets.stage)):
+        yield from present
 
 
-def _sides(schedule: Schedule, message: Message, rank: int) -> tuple[tuple[object, ...], tuple[object, ...]]:
-    """The channel of a message as seen from this rank and from the other."""
-    giver, taker = message
-    lane = (giver.op, giver.replica % schedule.num_directions) if _is_boundary(message) else ("sync",)
-    pair = {schedule.rank_of(giver), schedule.rank_of(taker)}
-    (other,) = pair - {rank}
-    return (*lane, *sorted(pair), rank), (*lane, *sorted(pair), other)
-
-
-def _messages(schedule: Schedule, rank: int) -> Iterator[tuple[Message, bool]]:
-    for action in schedule.ranks[rank]:
-        for source in schedule.sources(action):
-            if schedule.rank_of(source) != rank:
-                yield (source, action), False
-        for target in schedule.targets(action):
-            if schedule.rank_of(target) != rank:
-                yield (action, target), True
+def _name(group: Exchange) -> str:
+    messages = [f"({giver}) -> ({taker})" for giver, taker in (*group.gives, *group.takes)]
+    return ", ".join(messages) or f"({group.meets})"

@@ -1,28 +1,53 @@
-"""The engine of one rank: its stages, their optimizer, and the steps it takes together with the other ranks.
+"""The engine of one rank: its stages, their optimizers, and the steps it takes together with the other ranks.
 
-Most callers want the three functions of `training.engine` instead, which keep an `Engine` per plan.
+    from training import engine
+
+    ranks = engine.connect_ranks(timeout_s=600)                # under torchrun; engine.alone() for one process
+    blocks = [...]                                             # run one after the other; tuples may pass between them
+    plan = engine.make_plan("master", num_stages=2, num_microbatches=4, costs=[1.0] * len(blocks))
+    trained = engine.Engine(blocks, plan, ranks=ranks)
+    for images, labels in data:
+        batch = engine.split(images, labels, microbatch_size=8)
+        print(trained.train_step(batch, loss).loss)            # loss: (output, labels) -> sum over the samples
+    outputs = trained.forward_only(batch)                      # evaluation mode; on every rank
+    state = trained.full_state_dict()                          # weights of the whole network, on every rank
+    ranks.close()
+
+Every rank runs the same lines. Same seed and same micro-batches give the same weights, bit for bit, under every
+strategy, any cuts and any number of ranks: on the CPU with the same number of threads per rank, on GPUs with
+deterministic kernels. docs/engine.md says how it works and when not to use it.
 """
 
-import copy
+from __future__ import annotations
+
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from training.engine import state as states
+from training.engine.agreement import Agreement, NonFiniteError, agree
 from training.engine.check import check_schedule
 from training.engine.executor import Batch, Executor, Loss, Step
-from training.engine.layout import pack, packed_bytes, unpack
+from training.engine.feed import Feed
+from training.engine.loss_scale import LossScale
 from training.engine.memory import LiveBytes
+from training.engine.numerics import same_bits_again
 from training.engine.partition import stage_ranges
+from training.engine.placement import Held
 from training.engine.plan import Plan
+from training.engine.random_numbers import random_numbers_kept
 from training.engine.ranks import Ranks, alone
-from training.engine.replica_sync import ReplicaSync, clip_factor
-from training.engine.schedule import Op, Schedule, build_schedule
+from training.engine.replica_sync import StageSync, clip_factor
+from training.engine.schedule import Action, Schedule, build_schedule
 from training.engine.stage import StageCopy
 from training.engine.transport import Transport
+
+FP16_SCALE = 2.0**16
 
 
 @dataclass(frozen=True)
@@ -33,22 +58,31 @@ class StepResult:
     """Mean over all samples of the step."""
     losses: tuple[float, ...]
     """Its parts, by micro-batch."""
-    gradient_norm: float | None
-    """Of all gradients together, before clipping; None where the plan clips nothing."""
+    gradient_norm: float
+    """Of all gradients together, before clipping."""
+    skipped: bool = False
+    """The gradients overflowed in fp16: no weight has changed, and the loss scale is lower from now on."""
 
 
 class Engine:
     """This rank's part of the network and its training."""
 
     def __init__(
-        self, blocks: Sequence[nn.Module], plan: Plan, *, ranks: Ranks | None = None, count_bytes: bool = False
+        self,
+        blocks: Sequence[nn.Module],
+        plan: Plan,
+        *,
+        ranks: Ranks | None = None,
+        prepare: Callable[[Tensor], Tensor] | None = None,
+        count_bytes: bool = False,
     ):
-        """Keep this rank's stages of the network and make the optimizer of the stage that it owns.
+        """Take over this rank's stages of the network and make the optimizers of the weights that it owns.
 
         Args:
-            blocks: the full list, equal on every rank. The engine takes over those of this rank's normal stage and
-                copies those of its mirrored stage; releases the others to free their memory.
+            blocks: the full list, equal on every rank. Those of this rank are trained in place; release the others to
+                free their memory.
             ranks: None for a process on its own.
+            prepare: turns what a batch gives (such as uint8 tiles) into the network's input, on the device.
             count_bytes: keep `live_bytes` up to date, from the start.
 
         Raises:
@@ -57,60 +91,78 @@ class Engine:
         self.plan = plan
         self._ranks = ranks or alone()
         self._schedules: dict[tuple[int, bool], Schedule] = {}
+        self.steps_done = 0
+        """Steps since the start of the training; set it when going on: random numbers depend on it."""
+        self.loss_scale = LossScale(FP16_SCALE if plan.precision == "fp16" else 1.0)
         self.live_bytes = LiveBytes(enabled=count_bytes)
         stages = named_stages(blocks, plan, self._ranks)
         self._specs = [{name: tensor.to("meta") for name, tensor in stage.state_dict().items()} for stage in stages]
         self._num_weights = [sum(weight.requires_grad for weight in stage.parameters()) for stage in stages]
-        self._copies = make_copies(
-            plan,
-            self._ranks.rank,
-            lambda stage, mirrored: copy.deepcopy(stages[stage]) if mirrored else stages[stage],
-            counter=self.live_bytes,
-        )
-        self._modes = [(m, m.training) for held in self._copies.values() for m in held.module.modules()]
-        self._failed = False
-        self._owned = self._copies.get(0)
-        weights = self._owned.weights if self._owned else []
-        self._optimizer = plan.make_optimizer(weights) if weights else None
+        self._copies = make_copies(plan, self._ranks.rank, stages, counter=self.live_bytes)
         self._transport = Transport(self._ranks, plan.device, counter=self.live_bytes)
-        self._sync = ReplicaSync(self._copies, self._optimizer, self._transport)
+        self._stages = {
+            copy.stage: StageSync(
+                copy,
+                rank=self._ranks.rank,
+                holders=plan.placement.holders(copy.stage),
+                transport=self._transport,
+                make=plan.make_optimizer,
+            )
+            for copy in self._copies.values()
+        }
+        self._first_lr = [(group, group["lr"]) for o in self._optimizers() for group in o.param_groups]
+        self._feed = Feed(plan.prefetch, pinned=plan.device.type == "cuda")
+        self._failed = False
         self._executor = Executor(
             self._ranks.rank,
             copies=self._copies,
             transport=self._transport,
-            sync=self._sync,
-            place=plan.place,
+            sync=_Stages(self._stages),
+            place=lambda value: plan.place(value, prepare),
+            feed=self._feed,
             counter=self.live_bytes,
         )
         if self._ranks.num_ranks > 1:
-            # Ranks that were seeded differently start with the weights of the owners, as with any data parallelism.
+            # Ranks that were seeded differently start with the weights of the first, as with any data parallelism.
             self.load_full_state_dict(self.full_state_dict())
 
     # --- steps -------------------------------------------------------------------------------------
 
-    def train_step(self, batch: Batch, loss: Loss) -> StepResult:
+    def train_step(self, batch: Batch, loss: Loss, *, upcoming: Batch | None = None) -> StepResult:
         """Run all micro-batches of one step and update the weights. Every rank calls it with an equal batch.
 
-        The batch may have any number of micro-batches, of any shapes.
+        The batch may have any number of micro-batches, of any shapes. The blocks do the step in the mode (training or
+        evaluation) in which the engine took them over.
 
-        The blocks do the step in the mode (training or evaluation) that they had when the engine took them over.
+        Args:
+            loss: (output, targets) -> the sum of the loss over the samples of a micro-batch; the engine divides it by
+                the samples of the whole batch.
+            upcoming: the batch of the next step, so that its first inputs are read while this one computes.
 
         Raises:
+            NonFiniteError: a loss or a gradient is not finite; no weight has changed, and the next step may follow.
             LostPeerError: another rank is gone or too slow. The weights may then differ between ranks: start again
                 from the last saved state.
+            ValueError: a mode or `requires_grad` changed since the engine was made, or the network does not fit.
             RuntimeError: an earlier step of this engine has failed.
         """
         schedule = self._schedule(len(batch.shapes), forward_only=False)
-        with self._whole_step(training=True):
-            step = self._executor.begin(schedule, batch, loss)
-            first_update = next(i for i, action in enumerate(step.actions) if action.op is Op.STEP)
-            for index in range(first_update):
-                self._executor.do(step, index)
-            result = self._agree(step)
-            for index in range(first_update, len(step.actions)):
-                self._executor.do(step, index)
-            self._executor.finish()
-        return result
+        after = (self._schedule(len(upcoming.shapes), forward_only=False), upcoming) if upcoming else None
+        for stage in self._stages.values():
+            stage.copy.check_modes()
+        with self._whole_step():
+            step = self._executor.begin(
+                schedule, batch, loss,
+                number=self.steps_done, seed=self.plan.seed, loss_scale=self.loss_scale.value, upcoming=after,
+            )  # fmt: skip
+            self._executor.run(step, range(step.first_update))
+            agreed = agree(step, self._stages, self._num_weights, self._transport)
+            fault = agreed.loss_fault() or agreed.gradient_fault()
+            if fault is None:
+                self._update(step, agreed)
+            else:
+                self._drop(step)
+        return self._result(agreed, fault)
 
     def forward_only(self, batch: Batch) -> list[Tensor]:
         """Outputs of the network for each micro-batch, on every rank; in evaluation mode, and nothing is kept.
@@ -122,41 +174,23 @@ class Engine:
             LostPeerError: another rank is gone or too slow.
         """
         schedule = self._schedule(len(batch.shapes), forward_only=True)
-        with self._whole_step(training=False):
-            step = self._executor.begin(schedule, batch, None)
-            for index in range(len(step.actions)):
-                self._executor.do(step, index)
-            self._executor.finish()
-        outputs: dict[int, Tensor] = {}
-        for source in range(self._ranks.num_ranks):
-            mine = {k: output.cpu() for k, output in step.results.items()} if source == self._ranks.rank else None
-            outputs |= self._transport.share(mine, source=source, during="sharing the outputs")
+        with self._whole_step(), self._evaluating():
+            step = self._executor.begin(schedule, batch, None, number=self.steps_done, seed=self.plan.seed)
+            self._executor.run(step, range(len(step.actions)))
+            self._executor.finish(step)
+            mine = {k: output.cpu() for k, output in step.results.items()}
+            by_rank = self._transport.share(mine, during="sharing the outputs")
+        outputs = {k: output for some in by_rank for k, output in some.items()}
         return [outputs[microbatch] for microbatch in range(len(batch.shapes))]
 
-    def set_lr(self, lr: float) -> None:
-        """Set the learning rate of all following steps; every rank calls it."""
-        for group in self._optimizer.param_groups if self._optimizer is not None else ():
-            group["lr"] = lr
+    def scale_lr(self, factor: float) -> None:
+        """Set every group's learning rate to this times the one it was made with; every rank calls it."""
+        for group, lr in self._first_lr:
+            group["lr"] = lr * factor
 
     def sum_over_ranks(self, values: Tensor, *, during: str) -> Tensor:
         """Add up tensors of one shape over all ranks; every rank calls it and gets the sum in CPU memory."""
         return self._transport.sum_over_ranks(values, during=during)
-
-    @contextmanager
-    def _whole_step(self, *, training: bool) -> Iterator[None]:
-        """A step ends well or is the last: half of one lies in sums, graphs and channels."""
-        if self._failed:
-            raise RuntimeError("an earlier step of this engine failed; make a new one from the last saved state")
-        before = [(module, module.training) for module, _ in self._modes]
-        for module, mode in self._modes:
-            module.training = mode and training
-        self._failed = True
-        try:
-            yield
-        finally:
-            for module, mode in before:
-                module.training = mode
-        self._failed = False
 
     def peak_bytes(self) -> dict[str, list[int]]:
         """Of the last step, by rank; every rank calls it.
@@ -165,16 +199,59 @@ class Engine:
             "live": what `live_bytes` counted, 0 where it was switched off. On GPUs also "allocator": the most that the
             device's allocator had given out since the start, with weights, gradients and workspaces.
         """
-        on_gpu = self.plan.device.type == "cuda"
         mine = {"live": self.live_bytes.peak}
-        if on_gpu:
+        if self.plan.device.type == "cuda":
             mine["allocator"] = torch.cuda.max_memory_allocated(self.plan.device)
-        peaks = {}
-        for name, peak in mine.items():
-            vector = torch.zeros(self._ranks.num_ranks, dtype=torch.int64)
-            vector[self._ranks.rank] = peak
-            peaks[name] = self._transport.sum_over_ranks(vector, during="sharing the memory used").tolist()
-        return peaks
+        by_rank = self._transport.share(mine, during="sharing the memory used")
+        return {name: [each[name] for each in by_rank] for name in mine}
+
+    def close(self) -> None:
+        """Stop reading ahead; the last call, not needed at the end of a program."""
+        self._feed.close()
+
+    @contextmanager
+    def _whole_step(self) -> Iterator[None]:
+        """A step ends well or is the last: half of one lies in sums, graphs and channels."""
+        if self._failed:
+            raise RuntimeError("an earlier step of this engine failed; make a new one from the last saved state")
+        self._failed = True
+        with ExitStack() as stack:
+            stack.enter_context(random_numbers_kept(self.plan.device))
+            stack.enter_context(same_bits_again(self.plan.device, wanted=self.plan.deterministic))
+            yield
+        self._failed = False
+
+    @contextmanager
+    def _evaluating(self) -> Iterator[None]:
+        for stage in self._stages.values():
+            stage.copy.set_training(False)
+        try:
+            yield
+        finally:
+            for stage in self._stages.values():
+                stage.copy.set_training(True)
+
+    def _update(self, step: Step, agreed: Agreement) -> None:
+        if self.plan.clip_norm is not None:
+            factor = clip_factor(agreed.norm, self.plan.clip_norm)
+            for stage in self._stages.values() if factor < 1.0 else ():
+                stage.scale_gradients(factor)
+        self._executor.run(step, range(step.first_update, len(step.actions)))
+        self._executor.finish(step)
+        self.loss_scale.note_good_step()
+        self.steps_done += 1
+
+    def _drop(self, step: Step) -> None:
+        for stage in self._stages.values():
+            stage.forget()
+        self._transport.flush()
+        self.steps_done += 1
+
+    def _result(self, agreed: Agreement, fault: str | None) -> StepResult:
+        skipped = fault is not None
+        if skipped and (agreed.loss_fault() or not self.loss_scale.lower()):
+            raise NonFiniteError(f"step {self.steps_done}: {fault}. No weight has changed.")
+        return StepResult(sum(agreed.losses), agreed.losses, agreed.norm, skipped)
 
     def _schedule(self, num_microbatches: int, *, forward_only: bool) -> Schedule:
         key = (num_microbatches, forward_only)
@@ -189,46 +266,15 @@ class Engine:
             check_schedule(self._schedules[key], forward_only=forward_only)
         return self._schedules[key]
 
-    def _agree(self, step: Step) -> StepResult:
-        """Losses and, for clipping, the norm of all gradients: the same numbers on every rank, exactly.
-
-        Each number is known to one rank; they are added up in the order of micro-batches and of weights.
-        """
-        num_losses = len(step.shapes)
-        numbers = torch.zeros(num_losses + sum(self._num_weights), dtype=torch.float64)
-        for microbatch, value in step.results.items():
-            numbers[microbatch] = value.item()
-        if self.plan.clip_norm is not None and self._owned is not None:
-            start = num_losses + sum(self._num_weights[: self._owned.stage])
-            squares = self._sync.squared_norms()
-            numbers[start : start + len(squares)] = torch.tensor(squares, dtype=torch.float64)
-        shared = self._transport.sum_over_ranks(numbers, during="sharing the losses").tolist()
-        losses = tuple(shared[:num_losses])
-        if self.plan.clip_norm is None:
-            return StepResult(sum(losses), losses, None)
-        norm, factor = clip_factor(shared[num_losses:], self.plan.clip_norm)
-        if factor < 1.0:
-            self._sync.scale_gradients(factor)
-        return StepResult(sum(losses), losses, norm)
-
     # --- state -------------------------------------------------------------------------------------
 
     def full_state_dict(self) -> dict[str, Tensor]:
-        """Weights and buffers of the whole network, from their owners; every rank calls it and gets all.
+        """Weights and buffers of the whole network; every rank calls it and gets all.
 
         Returns:
-            contiguous copies on this rank's device, named as `nn.Sequential(*blocks).state_dict()` names them.
+            contiguous copies in CPU memory, named as `nn.Sequential(*blocks).state_dict()` names them.
         """
-        full: dict[str, Tensor] = {}
-        for stage, spec in enumerate(self._specs):
-            tensors = list(spec.values())
-            if self._owned is not None and stage == self._owned.stage:
-                packed = pack(list(self._owned.module.state_dict().values())).to(self.plan.device)
-            else:
-                packed = torch.empty(packed_bytes(tensors), dtype=torch.uint8, device=self.plan.device)
-            packed = self._transport.broadcast(packed, source=stage, during=f"weights of stage {stage}")
-            full |= {name: tensor.clone() for name, tensor in zip(spec, unpack(packed, tensors), strict=True)}
-        return full
+        return states.gather_state(self._specs, self._modules(), self.plan.placement, self._transport)
 
     def load_full_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Take weights and buffers from what `full_state_dict` gave, under whatever strategy; every rank calls it.
@@ -236,16 +282,7 @@ class Engine:
         Raises:
             ValueError: names or shapes are not those of this network; nothing is loaded then.
         """
-        spec = {name: tensor for stage in self._specs for name, tensor in stage.items()}
-        wrong = sorted(name for name in spec.keys() & state.keys() if spec[name].shape != state[name].shape)
-        if wrong or spec.keys() != state.keys():
-            raise ValueError(
-                f"the state is not of this network: missing {sorted(spec.keys() - state.keys())}, "
-                f"unknown {sorted(state.keys() - spec.keys())}, other shapes {wrong}; "
-                "load it into a network with the same recipe"
-            )
-        for held in self._copies.values():
-            held.module.load_state_dict({name: state[name] for name in self._specs[held.stage]})
+        states.load_state(self._specs, self._modules(), state)
 
     def full_optimizer_state(self) -> dict[str, Tensor]:
         """What the optimizers remember of the whole network (momentum and the like); every rank calls it and gets all.
@@ -256,52 +293,42 @@ class Engine:
         Raises:
             TypeError: an optimizer remembers something that is no tensor.
         """
-        full: dict[str, Tensor] = {}
-        for stage in range(len(self._specs)):
-            own = self._own_optimizer_state() if self._owned and stage == self._owned.stage else None
-            full |= self._transport.share(own, source=stage, during=f"optimizer state of stage {stage}")
-        return full
+        own = states.optimizer_state(self._stages.values())
+        by_rank = self._transport.share(own, during="sharing what the optimizers remember")
+        return {name: kept for one in by_rank for name, kept in sorted(one.items())}
 
     def load_full_optimizer_state(self, state: Mapping[str, Tensor]) -> None:
         """Take what `full_optimizer_state` gave, under whatever strategy; every rank calls it, before the next step.
 
         Raises:
-            ValueError: it remembers weights that this network has not; nothing is loaded then.
+            ValueError: it is of another network or another kind of optimizer; nothing is loaded then.
         """
-        by_weight: dict[str, dict[str, Tensor]] = {}
-        for key, kept in state.items():
-            name, _, slot = key.rpartition("/")
-            by_weight.setdefault(name, {})[slot] = kept
-        unknown = sorted(by_weight.keys() - {name for stage in self._specs for name in stage})
-        if unknown:
-            raise ValueError(f"the optimizer state is of another network: it knows the weights {', '.join(unknown)}")
-        if self._optimizer is None:
-            return
-        for name, weight in self._own_weights().items():
-            slots = by_weight.get(name, {})
-            self._optimizer.state[weight] = {
-                # In the layout of the weight, as the optimizer itself would have made it.
-                slot: torch.empty_like(weight).copy_(kept) if kept.shape == weight.shape else kept.clone()
-                for slot, kept in slots.items()
-            }
+        states.load_optimizer_state(self._specs, list(self._stages.values()), state)
 
-    def _own_weights(self) -> dict[str, nn.Parameter]:
-        if self._owned is None:
-            return {}
-        return {name: weight for name, weight in self._owned.module.named_parameters() if weight.requires_grad}
+    def _modules(self) -> dict[int, nn.Sequential]:
+        return {stage: sync.copy.module for stage, sync in self._stages.items()}
 
-    def _own_optimizer_state(self) -> dict[str, Tensor]:
-        state: dict[str, Tensor] = {}
-        remembered = {} if self._optimizer is None else self._optimizer.state
-        for name, weight in self._own_weights().items():
-            for slot, kept in remembered.get(weight, {}).items():
-                if isinstance(kept, Tensor):
-                    state[f"{name}/{slot}"] = kept.detach().cpu().contiguous().clone()
-                elif kept is not None:
-                    raise TypeError(
-                        f"{type(self._optimizer).__name__} keeps {slot}={kept!r}, only tensors can be saved"
-                    )
-        return state
+    def _optimizers(self) -> list[torch.optim.Optimizer]:
+        return [sync.optimizer for sync in self._stages.values() if sync.optimizer is not None]
+
+
+class _Stages:
+    """REDUCE and STEP of whichever stage an action names."""
+
+    def __init__(self, stages: Mapping[int, StageSync]) -> None:
+        self._stages = stages
+
+    def bring_together(self, action: Action, schedule: Schedule) -> None:
+        self._stages[action.stage].bring_together(action, schedule)
+
+    def finish_sum(self, action: Action, scale: float) -> None:
+        self._stages[action.stage].finish_sum(scale)
+
+    def update(self, action: Action, num_microbatches: int) -> None:
+        self._stages[action.stage].update(num_microbatches)
+
+    def hand_round(self, action: Action) -> None:
+        self._stages[action.stage].hand_round(action)
 
 
 def named_stages(blocks: Sequence[nn.Module], plan: Plan, ranks: Ranks) -> list[nn.Sequential]:
@@ -325,21 +352,25 @@ def named_stages(blocks: Sequence[nn.Module], plan: Plan, ranks: Ranks) -> list[
     return stages
 
 
-def make_copies(
-    plan: Plan, rank: int, module_of: Callable[[int, bool], nn.Sequential], *, counter: LiveBytes
-) -> dict[int, StageCopy]:
-    """The stages that a rank holds, by replica; `module_of` takes (stage, is mirrored)."""
-    copies: dict[int, StageCopy] = {}
-    for replica, stage in plan.held_by(rank):
-        module = plan.place_module(module_of(stage, bool(copies)))
-        copies[replica] = StageCopy(
+def make_copies(plan: Plan, rank: int, stages: Sequence[nn.Sequential], *, counter: LiveBytes) -> dict[Held, StageCopy]:
+    """The stages that a rank holds; one that it holds for two replicas is the same copy."""
+    by_stage: dict[int, StageCopy] = {}
+    for stage in sorted({stage for _, stage in plan.placement.held_by(rank)}):
+        module = plan.place_module(stages[stage])
+        by_stage[stage] = StageCopy(
             module,
-            replica=replica,
             stage=stage,
+            first_block=int(next(iter(module._modules))),
             device=plan.device,
             precision=plan.precision,
             segments=plan.recompute.segments(stage, len(module)),
             counter=counter,
             is_last=stage == plan.num_stages - 1,
+            blocks=[_compiled(block) for block in module] if plan.compiled else None,
         )
-    return copies
+    return {(replica, stage): by_stage[stage] for replica, stage in plan.placement.held_by(rank)}
+
+
+def _compiled(block: nn.Module) -> Any:
+    """Each block on its own, so that where the network is cut does not change what is fused."""
+    return torch.compile(block, dynamic=False)

@@ -6,12 +6,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor
 
+from training.engine.exchange import Exchange, Message, exchanges
+from training.engine.feed import Feed
 from training.engine.memory import LiveBytes
-from training.engine.ranks import lane_of
+from training.engine.placement import Held
+from training.engine.random_numbers import Draws
 from training.engine.schedule import Action, Op, Schedule
-from training.engine.stage import Boundary, Finish, StageCopy, only_tensor
+from training.engine.stage import Boundary, Finish, Gradients, StageCopy, only_tensor
 from training.engine.transport import Route, Transport
 
 
@@ -20,10 +24,13 @@ class Batch(Protocol):
 
     @property
     def shapes(self) -> Sequence[tuple[int, ...]]:
-        """Of the input of each micro-batch, equal on every rank; the first number is its samples."""
+        """Of the network's input for each micro-batch, equal on every rank; the first number is its samples."""
 
     def inputs(self, microbatch: int) -> Tensor:
-        """Asked for on the ranks that hold the first stage of the replica that owns the micro-batch."""
+        """Asked for on the ranks that hold the first stage of the replica that owns the micro-batch.
+
+        Where the plan says so it is asked for ahead, in a thread.
+        """
 
     def targets(self, microbatch: int) -> Any:
         """What the loss compares with; asked for where the last stage is."""
@@ -34,11 +41,15 @@ Loss = Callable[[Tensor, Any], Tensor]
 
 
 class Sync(Protocol):
-    """What REDUCE and STEP do."""
+    """What REDUCE and STEP do on this rank."""
 
-    def reduce(self, action: Action, schedule: Schedule) -> None: ...
+    def bring_together(self, action: Action, schedule: Schedule) -> None: ...
 
-    def step(self, action: Action, schedule: Schedule) -> None: ...
+    def finish_sum(self, action: Action, scale: float) -> None: ...
+
+    def update(self, action: Action, num_microbatches: int) -> None: ...
+
+    def hand_round(self, action: Action) -> None: ...
 
 
 @dataclass
@@ -49,7 +60,12 @@ class Step:
     batch: Batch
     loss: Loss | None
     """None for forward only."""
+    number: int
+    """Of the step, from the start of the training: random numbers depend on it."""
+    seed: int
+    loss_scale: float
     actions: tuple[Action, ...]
+    groups: list[list[Exchange]]
     shapes: tuple[tuple[int, ...], ...]
     """The batch's, asked for once."""
     results: dict[int, Tensor] = field(default_factory=dict)
@@ -59,18 +75,27 @@ class Step:
     def num_samples(self) -> int:
         return sum(shape[0] for shape in self.shapes)
 
+    @property
+    def first_update(self) -> int:
+        """Index of the first STEP: whatever can fail has happened by then."""
+        return next((i for i, action in enumerate(self.actions) if action.op is Op.STEP), len(self.actions))
+
+    def draws(self, microbatch: int) -> Draws:
+        return Draws(self.seed, self.number, microbatch)
+
 
 class Executor:
-    """Runs one rank's actions. `copies` are the stages held here, by replica."""
+    """Runs one rank's actions. `copies` are the stages held here."""
 
     def __init__(
         self,
         rank: int,
         *,
-        copies: Mapping[int, StageCopy],
+        copies: Mapping[Held, StageCopy],
         transport: Transport,
         sync: Sync,
         place: Callable[[Tensor], Tensor],
+        feed: Feed,
         counter: LiveBytes,
     ):
         self._rank = rank
@@ -78,19 +103,40 @@ class Executor:
         self._transport = transport
         self._sync = sync
         self._place = place
+        self._feed = feed
         self._counter = counter
 
-    def begin(self, schedule: Schedule, batch: Batch, loss: Loss | None) -> Step:
-        """Make ready for a step."""
+    def begin(
+        self,
+        schedule: Schedule,
+        batch: Batch,
+        loss: Loss | None,
+        *,
+        number: int = 0,
+        seed: int = 0,
+        loss_scale: float = 1.0,
+        upcoming: tuple[Schedule, Batch] | None = None,
+    ) -> Step:
+        """Make ready for a step; inputs of this batch, and then of the upcoming one, are read ahead from now on."""
         self._counter.start()
-        return Step(schedule, batch, loss, schedule.ranks[self._rank], tuple(map(tuple, batch.shapes)))
+        actions, groups = schedule.ranks[self._rank], exchanges(schedule, self._rank)
+        shapes = tuple(map(tuple, batch.shapes))
+        self._feed.follow(batch, _inputs_of(schedule, self._rank))
+        if upcoming is not None:
+            self._feed.follow(upcoming[1], _inputs_of(upcoming[0], self._rank))
+        return Step(schedule, batch, loss, number, seed, loss_scale, actions, groups, shapes)
 
-    def do(self, step: Step, index: int) -> None:
-        """Do one action of a step; all must be done, in order.
+    def run(self, step: Step, indices: range) -> None:
+        """Do some actions of a step.
 
         Raises:
             LostPeerError: another rank is gone or too slow.
         """
+        for index in indices:
+            self.do(step, index)
+
+    def do(self, step: Step, index: int) -> None:
+        """Do one action of a step; all must be done, in order."""
         action = step.actions[index]
         match action.op:
             case Op.F:
@@ -98,91 +144,102 @@ class Executor:
             case Op.B:
                 self._backward(step, index)
             case Op.REDUCE:
-                self._sync.reduce(action, step.schedule)
+                self._exchange(step, index)
+                self._sync.finish_sum(action, 1.0 / step.loss_scale)
             case Op.STEP:
-                self._sync.step(action, step.schedule)
+                self._exchange(step, index)
+                self._sync.update(action, len(step.shapes))
 
-    def finish(self) -> None:
-        """Wait until other ranks have taken all they need of this one."""
+    def finish(self, step: Step) -> None:
+        """What comes after the last action; then wait until other ranks have taken all they need of this one."""
+        self._exchange(step, len(step.actions))
         self._transport.flush()
+
+    def _exchange(self, step: Step, index: int) -> Any:
+        """The groups of messages before an action; returns the boundary that the action takes, if any."""
+        received: list[Boundary] = []
+        for group in step.groups[index]:
+            if group.meets is None:
+                takes = [self._route(step, message, peer_of=message[0]) for message in group.takes]
+                received += self._transport.exchange(group.gives, takes)
+            elif group.meets.op is Op.REDUCE:
+                self._sync.bring_together(group.meets, step.schedule)
+            else:
+                self._sync.hand_round(group.meets)
+        return received[0] if received else None
 
     def _forward(self, step: Step, index: int) -> None:
         action = step.actions[index]
-        microbatch, copy = _microbatch(action), self._copies[action.replica]
-        target = self._target(step, action)
+        microbatch, copy = _microbatch(action), self._copies[action.replica, action.stage]
+        targets, draws = step.schedule.targets(action), step.draws(microbatch)
         # The stage alone holds what comes in, and releases it as soon as it can.
         if step.loss is None:
-            output = copy.infer(self._incoming(step, index))
+            output = copy.infer(self._incoming(step, index), draws)
         else:
-            finish = None if target else self._loss_of(step, microbatch)
-            output = copy.forward(microbatch, self._incoming(step, index), finish)
-        if target is not None:
-            self._transport.send(output, target)
+            finish = None if targets else self._loss_of(step, microbatch)
+            at_once = not targets and step.actions[index + 1] == action._replace(op=Op.B)
+            output = copy.forward(microbatch, self._incoming(step, index), finish, draws, at_once=at_once)
+        if targets:
+            self._offer(step, action, output)
         else:
-            step.results[microbatch] = only_tensor(output).detach()
+            step.results[microbatch] = only_tensor(output).detach() / step.loss_scale
 
     def _backward(self, step: Step, index: int) -> None:
         action = step.actions[index]
-        target = self._target(step, action)
-        found = self._copies[action.replica].backward(_microbatch(action), self._incoming(step, index))
-        if target is not None:
-            self._transport.send(found, target)
+        copy = self._copies[action.replica, action.stage]
+        copy.fetch(_microbatch(action))
+        # The stage alone holds what comes in, as in forward.
+        found = copy.backward(_microbatch(action), _from_boundary(self._exchange(step, index)))
+        if step.schedule.targets(action):
+            self._offer(step, action, _as_boundary(found))
 
-    def _incoming(self, step: Step, index: int) -> Any:
-        """What the neighbour sends, or the input, or None for a backward that starts at the loss.
+    def _offer(self, step: Step, action: Action, value: Boundary) -> None:
+        for target in step.schedule.targets(action):
+            message = action, target
+            self._transport.offer(message, value, self._route(step, message, peer_of=target))
 
-        The next boundary then comes in while this rank computes.
-        """
+    def _incoming(self, step: Step, index: int) -> Boundary:
         action = step.actions[index]
-        source = self._source(step, action)
-        if source is not None:
-            value: Any = self._transport.receive(source)
-        else:
-            value = self._input(step, _microbatch(action)) if action.op is Op.F else None
-        self._ask_ahead(step, index)
-        return value
+        came: Boundary | None = self._exchange(step, index)
+        return came if step.schedule.sources(action) and came is not None else self._input(step, _microbatch(action))
 
     def _input(self, step: Step, microbatch: int) -> Boundary:
-        value = step.batch.inputs(microbatch)
+        value = self._place(self._feed.take(step.batch, microbatch))
         if tuple(value.shape) != step.shapes[microbatch]:
             raise ValueError(
                 f"the input of micro-batch {microbatch} has shape {tuple(value.shape)}, but the batch says "
                 f"{step.shapes[microbatch]}; every rank must know the shapes beforehand"
             )
-        return self._place(value)
+        return value
 
     def _loss_of(self, step: Step, microbatch: int) -> Finish:
         assert step.loss is not None
         loss, targets = step.loss, step.batch.targets(microbatch)
         # Divided by the samples of the whole step: the learning rate then means the same for any N, S and D.
-        return lambda output: loss(output, targets) / step.num_samples
+        return lambda output: loss(output, targets) / step.num_samples * step.loss_scale
 
-    def _ask_ahead(self, step: Step, index: int) -> None:
-        """Let the next boundary come in while this rank computes."""
-        for action in step.actions[index + 1 :]:
-            if action.op not in (Op.F, Op.B):
-                return
-            source = self._source(step, action)
-            if source is not None:
-                self._transport.ask(source)
-                return
-
-    def _source(self, step: Step, action: Action) -> Route | None:
-        sources = step.schedule.sources(action)
-        return self._route(step, sources[0], peer_of=sources[0], during=action) if sources else None
-
-    def _target(self, step: Step, action: Action) -> Route | None:
-        targets = step.schedule.targets(action)
-        return self._route(step, action, peer_of=targets[0], during=action) if targets else None
-
-    def _route(self, step: Step, giver: Action, *, peer_of: Action, during: Action) -> Route:
+    def _route(self, step: Step, message: Message, *, peer_of: Action) -> Route:
+        giver, taker = message
         shape = step.shapes[_microbatch(giver)]
         return Route(
             step.schedule.rank_of(peer_of),
-            lane_of(giver, num_directions=step.schedule.num_directions),
             kind=(giver.op, giver.stage, shape, step.loss is None),
-            during=during,
+            during=taker if peer_of is giver else giver,
         )
+
+
+def _as_boundary(gradients: Gradients) -> Boundary:
+    """For the way: an empty tensor of bools, which no gradient is, stands for none."""
+    return tuple(torch.empty(0, dtype=torch.bool) if gradient is None else gradient for gradient in gradients)
+
+
+def _from_boundary(came: tuple[Tensor, ...] | None) -> Gradients | None:
+    return None if came is None else tuple(None if tensor.dtype == torch.bool else tensor for tensor in came)
+
+
+def _inputs_of(schedule: Schedule, rank: int) -> list[int]:
+    """Micro-batches whose inputs a rank takes, in order."""
+    return [_microbatch(a) for a in schedule.ranks[rank] if a.op is Op.F and a.stage == 0]
 
 
 def _microbatch(action: Action) -> int:

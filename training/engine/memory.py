@@ -15,9 +15,7 @@ backward: a few tensors at a time), the gradients of weights (one set per node o
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import AbstractContextManager, nullcontext
 
-import torch
 from torch import Tensor
 
 
@@ -62,24 +60,9 @@ class LiveBytes:
                 del self._holders[key]
                 self.now -= tensor.untyped_storage().nbytes()
 
-    def watch(self) -> AbstractContextManager[object]:
-        """Count what autograd keeps of all that runs inside, until autograd has released it."""
-        if not self.enabled:
-            return nullcontext()
-        return torch.autograd.graph.saved_tensors_hooks(lambda tensor: _Saved(tensor, self), lambda saved: saved.tensor)
-
-
-class _Saved:
-    """What autograd keeps in place of a tensor."""
-
-    def __init__(self, tensor: Tensor, counter: LiveBytes):
-        # Without its history: an operation that keeps its own output would otherwise keep itself alive for ever.
-        self.tensor = tensor if tensor.grad_fn is None else tensor.detach()
-        self._counter = counter
-        counter.hold([self.tensor])
-
-    def __del__(self) -> None:
-        self._counter.release([self.tensor])
+    def is_excluded(self, tensor: Tensor) -> bool:
+        """Whether this is a weight or a buffer."""
+        return _key(tensor) in self._excluded
 
 
 def _key(tensor: Tensor) -> int:

@@ -19,7 +19,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from training.engine.memory import LiveBytes
-from training.engine.stage import Boundary, Precision, as_tuple
+from training.engine.saved import Kept, Saver
+from training.engine.stage import AUTOCAST, Boundary, Precision, as_tuple
 
 
 @dataclass(frozen=True)
@@ -32,10 +33,16 @@ class BlockCost:
     """Activation bytes kept from forward to backward, weights not counted."""
     input_bytes: int
     """What the block before hands over."""
+    norm_bytes: int = 0
+    """`saved_bytes` where outputs of normalisations are computed again (saved.py)."""
 
 
 def block_costs(
-    blocks: Sequence[nn.Module], input_shape: tuple[int, ...], *, precision: Precision = "fp32"
+    blocks: Sequence[nn.Module],
+    input_shape: tuple[int, ...],
+    *,
+    precision: Precision = "fp32",
+    device: torch.device | None = None,
 ) -> list[BlockCost]:
     """Count operations and bytes of each block, without running or allocating anything.
 
@@ -44,21 +51,32 @@ def block_costs(
     Args:
         blocks: run one after the other; they are not changed.
         input_shape: of one micro-batch, such as (1, 3, 1024, 1024).
+        device: whose autocast decides which operations a lower precision takes; the CPU if left out.
     """
-    costs = []
+    device = device or torch.device("cpu")
     shells = without_memory(blocks)
     with fake_tensors():
-        counter = LiveBytes(enabled=True)
-        fakes = shells.to_empty(device="cpu")
-        counter.exclude(tensor for block in fakes for tensor in (*block.parameters(), *block.buffers()))
-        value: Boundary = torch.empty(input_shape)
-        for block in fakes:
-            before, input_bytes = counter.now, sum(row.untyped_storage().nbytes() for row in as_tuple(value))
-            autocast = torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bf16")
-            with counter.watch(), autocast, FlopCounterMode(display=False) as flops:
-                value = block.train()(value)
-            costs.append(BlockCost(flops.get_total_flops(), counter.now - before, input_bytes))
-    return costs
+        fakes = shells.to_empty(device=device).train()
+        kept, norm = (_forward(fakes, input_shape, how, precision, device) for how in ("keep", "norm"))
+    return [BlockCost(*one, norm_bytes=other[1]) for one, other in zip(kept, norm, strict=True)]
+
+
+def _forward(
+    fakes: nn.ModuleList, input_shape: tuple[int, ...], kept: Kept, precision: Precision, device: torch.device
+) -> list[tuple[int, int, int]]:
+    """(operations, bytes saved, bytes of the input) of each block."""
+    counter = LiveBytes(enabled=True)
+    counter.exclude(tensor for block in fakes for tensor in (*block.parameters(), *block.buffers()))
+    value: Boundary = torch.empty(input_shape, device=device)
+    dtype = AUTOCAST.get(precision, torch.float32)
+    found = []
+    for block in fakes:
+        before, input_bytes = counter.now, sum(row.untyped_storage().nbytes() for row in as_tuple(value))
+        autocast = torch.autocast(device.type, dtype=dtype, enabled=precision in AUTOCAST)
+        with Saver(kept, counter).watch(), autocast, FlopCounterMode(display=False) as flops:
+            value = block(value)
+        found.append((flops.get_total_flops(), counter.now - before, input_bytes))
+    return found
 
 
 @contextmanager

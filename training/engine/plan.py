@@ -1,24 +1,25 @@
 """What decides how one step is done: strategy, cuts, recomputation, numbers, optimizer."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import get_args
 
 import torch
 from torch import Tensor, nn
 
 from training.engine.partition import partition, stage_ranges
+from training.engine.placement import Placement
 from training.engine.recompute import Recompute
-from training.engine.schedule import check_request, held_by, num_directions
+from training.engine.replica_sync import MakeOptimizer
+from training.engine.schedule import check_request, place
 from training.engine.stage import Precision
-
-MakeOptimizer = Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
 
 ALIASES = {"mast": "master", "hybrid": "master", "ddp": "single"}
 """Names in the literature for a strategy with certain numbers: see `spell_out`."""
 
 
-def plain_sgd(weights: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+def plain_sgd(weights: list[tuple[str, nn.Parameter]]) -> torch.optim.Optimizer:
     """The optimizer of a plan that names none."""
     return torch.optim.SGD(weights, lr=0.01)
 
@@ -38,13 +39,21 @@ class Plan:
     """Block index at which each stage but the first starts."""
     recompute: Recompute = field(default_factory=Recompute)
     precision: Precision = "fp32"
-    """"bf16" runs forward and loss under autocast; weights and their gradients stay fp32."""
+    """"bf16" and "fp16" run forward and loss under autocast; weights and their gradients stay fp32."""
     channels_last: bool = False
     """Memory format of 4-D weights, inputs and boundaries."""
     clip_norm: float | None = None
     """Largest norm of all gradients together."""
     make_optimizer: MakeOptimizer = plain_sgd
-    """Called with the weights of one stage, at its owner; the rule must treat each weight on its own."""
+    """Called for each stage that a rank holds, with the names and weights of its share; torch's take such pairs."""
+    seed: int = 0
+    """Of the random numbers that blocks draw in forward."""
+    prefetch: int = 0
+    """Inputs that are read ahead, in as many threads."""
+    deterministic: bool = True
+    """On GPUs: only kernels that give the same bits again, and full fp32."""
+    compiled: bool = False
+    """Each block through torch.compile. All strategies then still agree, but not with blocks that are not compiled."""
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
 
     def __post_init__(self) -> None:
@@ -68,13 +77,15 @@ class Plan:
     def world_size(self) -> int:
         return self.num_stages * self.data_parallel
 
-    def held_by(self, rank: int) -> list[tuple[int, int]]:
-        """(replica, stage) of each stage on a rank: the normal one and, under some strategies, the mirrored one."""
-        return held_by(rank, num_stages=self.num_stages, num_directions=num_directions(self.strategy))
+    @cached_property
+    def placement(self) -> Placement:
+        """Which rank holds what."""
+        return place(self.strategy, num_stages=self.num_stages, data_parallel=self.data_parallel)
 
-    def place(self, value: Tensor) -> Tensor:
-        """An input of the network, on the device and in the memory format of the plan."""
-        value = value.to(self.device)
+    def place(self, value: Tensor, prepare: Callable[[Tensor], Tensor] | None = None) -> Tensor:
+        """An input of the network, on the device, made ready there, and in the memory format of the plan."""
+        value = value.to(self.device, non_blocking=True)
+        value = value if prepare is None else prepare(value)
         channels_last = self.channels_last and value.ndim == 4
         return value.contiguous(memory_format=torch.channels_last) if channels_last else value
 
@@ -117,6 +128,10 @@ def make_plan(
     channels_last: bool = False,
     clip_norm: float | None = None,
     make_optimizer: MakeOptimizer = plain_sgd,
+    seed: int = 0,
+    prefetch: int = 0,
+    deterministic: bool = True,
+    compiled: bool = False,
     device: torch.device | None = None,
 ) -> Plan:
     """Choose cuts and check that everything fits.
@@ -143,6 +158,10 @@ def make_plan(
         channels_last,
         clip_norm,
         make_optimizer,
+        seed,
+        prefetch,
+        deterministic,
+        compiled,
         device or torch.device("cpu"),
     )
     for stage, blocks in enumerate(stage_ranges(plan.cuts, len(costs))):

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import torch
@@ -17,12 +16,15 @@ from torch import Tensor, nn
 
 from training.engine.engine import make_copies, named_stages
 from training.engine.executor import Batch, Executor, Loss, Step
+from training.engine.feed import Feed
 from training.engine.memory import LiveBytes
 from training.engine.partition import fake_tensors, without_memory
 from training.engine.plan import Plan
+from training.engine.random_numbers import random_numbers_kept
 from training.engine.ranks import Ranks
 from training.engine.schedule import Action, Schedule, build_schedule
-from training.engine.transport import Transport
+from training.engine.stage import StageCopy
+from training.engine.transport import Row, Transport
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ class RankMemory:
 def predict_memory(blocks: Sequence[nn.Module], loss: Loss, batch: Batch, plan: Plan) -> list[RankMemory]:
     """Live bytes of each rank of the first group, in any step but the first of its shapes.
 
-    In the first step boundaries do not come in ahead, so that step may take one boundary less.
+    Not counted are inputs that are read ahead: they wait in host memory.
 
     Args:
         blocks: the whole network; it is not changed.
@@ -54,13 +56,14 @@ def predict_memory(blocks: Sequence[nn.Module], loss: Loss, batch: Batch, plan: 
         num_microbatches=len(batch.shapes),
         data_parallel=plan.data_parallel,
     )
-    share = whole.microbatches_below(0, whole.num_directions)
-    # A copy for each replica, made before: fake tensors cannot be copied.
-    shells = [without_memory(blocks, channels_last=plan.channels_last) for _ in ("normal", "mirrored")]
-    with fake_tensors():
+    last = whole.placement.num_replicas // plan.data_parallel - 1
+    share = range(whole.microbatches_of(0).start, whole.microbatches_of(last).stop)
+    # One for each rank, made before: fake tensors cannot be copied.
+    shells = [without_memory(blocks, channels_last=plan.channels_last) for _ in range(plan.num_stages)]
+    with random_numbers_kept(torch.device("cpu")), fake_tensors():
         fakes = [list(shell.to_empty(device=plan.device)) for shell in shells]
         group = _Group(fakes, loss, one_group)
-        # Each kind of boundary passes once in each direction; from then on it can come in ahead.
+        # Each kind of boundary passes once in each direction: only then do both sides know it.
         first_of_shape = {tuple(batch.shapes[k]): k for k in reversed(share)}
         group.step(_FakeBatch(batch, [*first_of_shape.values()] * 2))
         return group.step(_FakeBatch(batch, share))
@@ -76,17 +79,17 @@ class _Group:
         self._executors = []
         self._weight_bytes = []
         for rank, counter in enumerate(self._counters):
-            ranks = Ranks(rank, plan.world_size, timeout_s=0.0, wire=plan.device, groups=())
-            stages = [named_stages(blocks, plan, ranks) for blocks in fakes]
-            copies = make_copies(plan, rank, partial(_pick, stages), counter=counter)
-            wire = _FakeWire(rank, plan.device, mail)
-            transport = Transport(ranks, plan.device, wire=wire, counter=counter)
+            ranks = Ranks(rank, plan.world_size, timeout_s=0.0, wire=plan.device)
+            copies = make_copies(plan, rank, named_stages(fakes[rank], plan, ranks), counter=counter)
+            transport = Transport(ranks, plan.device, wire=_FakeWire(rank, plan.device, mail), counter=counter)
+            stages = {copy.stage: copy for copy in copies.values()}
             self._executors.append(
                 Executor(
-                    rank, copies=copies, transport=transport, sync=_NoSync(copies), place=plan.place, counter=counter
+                    rank, copies=copies, transport=transport, sync=_NoSync(stages), place=plan.place, feed=Feed(),
+                    counter=counter,
                 )
-            )
-            held = [tensor for c in copies.values() for tensor in (*c.module.parameters(), *c.module.buffers())]
+            )  # fmt: skip
+            held = [tensor for c in stages.values() for tensor in (*c.module.parameters(), *c.module.buffers())]
             self._weight_bytes.append(sum(tensor.numel() * tensor.element_size() for tensor in held))
 
     def step(self, batch: Batch) -> list[RankMemory]:
@@ -103,8 +106,8 @@ class _Group:
                     self._executors[rank].do(step, len(after[rank]))
                     done.add(step.actions[len(after[rank])])
                     after[rank].append(self._counters[rank].now)
-        for executor in self._executors:
-            executor.finish()
+        for executor, one in zip(self._executors, steps, strict=True):
+            executor.finish(one)
         return [
             RankMemory(counter.peak, tuple(bytes_after), weight_bytes)
             for counter, bytes_after, weight_bytes in zip(self._counters, after, self._weight_bytes, strict=True)
@@ -115,10 +118,6 @@ def _is_ready(step: Step, index: int, done: set[Action]) -> bool:
     if index == len(step.actions):
         return False
     return all(source in done for source in step.schedule.sources(step.actions[index]))
-
-
-def _pick(stages: list[list[nn.Sequential]], stage: int, mirrored: bool) -> nn.Sequential:
-    return stages[mirrored][stage]
 
 
 class _FakeBatch:
@@ -138,18 +137,23 @@ class _FakeBatch:
 class _NoSync:
     """Gradients and statistics are dropped where a real run adds them up: the counter leaves them out."""
 
-    def __init__(self, copies: dict[int, Any]):
-        self._copies = copies
+    def __init__(self, stages: dict[int, StageCopy]):
+        self._stages = stages
 
-    def reduce(self, action: Action, schedule: Schedule) -> None:
-        self._copies[action.replica].gradient_sum.take_nodes()
-        self._copies[action.replica].take_statistics()
+    def bring_together(self, action: Action, schedule: Schedule) -> None:
+        return
 
-    def step(self, action: Action, schedule: Schedule) -> None:
+    def finish_sum(self, action: Action, scale: float) -> None:
+        self._stages[action.stage].forget()
+
+    def update(self, action: Action, num_microbatches: int) -> None:
+        return
+
+    def hand_round(self, action: Action) -> None:
         return
 
 
-_Mail = defaultdict[tuple[int, int, int], deque[list[int]]]
+_Mail = defaultdict[tuple[int, int], deque[list[int]]]
 
 
 class _FakeWire:
@@ -159,18 +163,18 @@ class _FakeWire:
         self.device = device
         self._rank, self._mail = rank, mail
 
-    def send(self, row: Tensor, peer: int, lane: int) -> _Arrived:
-        return _Arrived()
+    def group(self, sends: Sequence[Row], receives: Sequence[Row]) -> tuple[list[Any], list[Any]]:
+        return [_Arrived()] * len(sends), [_Arrived()] * len(receives)
 
-    def receive(self, row: Tensor, peer: int, lane: int) -> _Arrived:
-        return _Arrived()
+    def send_first(self, header: list[int], rows: Sequence[Tensor], peer: int) -> list[Any]:
+        self._mail[self._rank, peer].append(header)
+        return []
 
-    def send_header(self, numbers: list[int], peer: int, lane: int) -> _Arrived:
-        self._mail[self._rank, peer, lane].append(numbers)
-        return _Arrived()
+    def receive_header(self, peer: int) -> list[int]:
+        return self._mail[peer, self._rank].popleft()
 
-    def receive_header(self, peer: int, lane: int) -> list[int]:
-        return self._mail[peer, self._rank, lane].popleft()
+    def receive_first(self, row: Tensor, peer: int) -> Any:
+        return _Arrived()
 
 
 class _Arrived:

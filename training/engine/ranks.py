@@ -1,23 +1,19 @@
-"""The processes of one training run and the channels between them.
+"""The processes of one training run and the two channels between them.
 
-One process group per lane, so that on each channel between two ranks messages go one way and arrive in the order in
-which they were sent: no message needs a tag, and no rank waits to send what the other must take later (check.py plays
-this through). All groups are made in the same order on every rank and warmed at once with one tiny collective, because
-backends connect lazily and would otherwise do it crosswise.
+`data` carries what is large: boundaries, gradients, weights. It is one communicator over all ranks, used only in groups
+of messages whose order check.py has proven, because NCCL promises nothing more. `control` is always gloo in CPU memory:
+how messages are laid out, losses, states. Both are warmed at once with a tiny collective: backends connect lazily, and
+would otherwise do it crosswise.
 """
+
+from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Literal
 
 import torch
 import torch.distributed as dist
-
-from training.engine.schedule import Action, Op
-
-NUM_LANES = 4
-"""Forward and backward, of normal and of mirrored replicas."""
-SYNC = NUM_LANES
-"""Lane of gradient sums, weights and whatever concerns all ranks."""
 
 
 @dataclass(frozen=True)
@@ -29,13 +25,10 @@ class Ranks:
     timeout_s: float
     """A peer that is silent for longer counts as lost."""
     wire: torch.device
-    """Where tensors must lie to be sent: cpu for gloo, the accelerator for nccl."""
-    groups: tuple[dist.ProcessGroup, ...]
-    """By lane; empty for a process on its own."""
-
-    @property
-    def sync_group(self) -> dist.ProcessGroup | None:
-        return self.groups[SYNC] if self.groups else None
+    """Where tensors must lie to be sent over `data`: cpu for gloo, the accelerator for nccl."""
+    data: dist.ProcessGroup | None = None
+    control: dist.ProcessGroup | None = None
+    """None for a process on its own."""
 
     def close(self) -> None:
         """Leave the process groups; the other ranks do the same."""
@@ -43,20 +36,16 @@ class Ranks:
             dist.destroy_process_group()
 
 
-def lane_of(action: Action, *, num_directions: int) -> int:
-    """The lane on which the result of a forward or backward goes to its neighbour."""
-    return 2 * (action.replica % num_directions) + int(action.op is Op.B)
-
-
 def alone() -> Ranks:
     """A process on its own, for the strategy `single`; needs no torch.distributed."""
-    return Ranks(0, 1, timeout_s=0.0, wire=torch.device("cpu"), groups=())
+    return Ranks(0, 1, timeout_s=0.0, wire=torch.device("cpu"))
 
 
 def connect_ranks(
     *,
     timeout_s: float,
     device: torch.device | None = None,
+    backend: Literal["gloo", "nccl"] | None = None,
     init_method: str = "env://",
     rank: int = -1,
     num_ranks: int = -1,
@@ -65,7 +54,9 @@ def connect_ranks(
 
     Args:
         timeout_s: how long any message may take; it must exceed the longest wait of a rank, about one whole step.
-        device: of this process. CPU ranks (the default) talk over gloo, CUDA ranks over nccl.
+        device: of this process; the CPU if left out.
+        backend: what large messages go over; None takes nccl between GPUs and gloo else. NCCL needs a GPU for each
+            rank: ranks that share one take "gloo", and messages go through pinned host memory.
         init_method: "env://" under torchrun; a "file://" address needs `rank` and `num_ranks` too.
 
     Raises:
@@ -73,13 +64,15 @@ def connect_ranks(
     """
     if not 0 < timeout_s < float("inf"):
         raise ValueError(f"timeout_s must be positive and finite, got {timeout_s}; 600 suits most runs")
-    wire = device or torch.device("cpu")
-    if wire.type == "cuda":
-        torch.cuda.set_device(wire)  # where torch puts what it sends of its own accord
+    device = device or torch.device("cpu")
+    if device.type == "cuda":
+        torch.cuda.set_device(device)  # where torch puts what it makes of its own accord
+    backend = backend or ("nccl" if device.type == "cuda" else "gloo")
+    wire = device if backend == "nccl" else torch.device("cpu")
     timeout = timedelta(seconds=timeout_s)
-    backend = "nccl" if wire.type == "cuda" else "gloo"
-    dist.init_process_group(backend, init_method=init_method, timeout=timeout, rank=rank, world_size=num_ranks)
-    groups = [dist.new_group(timeout=timeout) for _ in range(NUM_LANES + 1)]
-    for group in groups:
-        dist.all_reduce(torch.zeros(1, device=wire), group=group)
-    return Ranks(dist.get_rank(), dist.get_world_size(), timeout_s=timeout_s, wire=wire, groups=tuple(groups))
+    dist.init_process_group("gloo", init_method=init_method, timeout=timeout, rank=rank, world_size=num_ranks)
+    data = dist.new_group(timeout=timeout, backend=backend)
+    control = dist.new_group(timeout=timeout, backend="gloo")
+    dist.all_reduce(torch.zeros(1, device=wire), group=data)
+    dist.all_reduce(torch.zeros(1), group=control)
+    return Ranks(dist.get_rank(), dist.get_world_size(), timeout_s, wire, data, control)

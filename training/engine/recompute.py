@@ -1,23 +1,30 @@
-"""Which blocks of a stage are run a second time in backward, instead of keeping their activations.
+"""What a stage keeps of a micro-batch from forward to backward: one policy for each segment of its blocks.
 
-The executor does it itself (stage.py), so the bytes are counted and BatchNorm does not see a micro-batch twice.
+The executor does it itself (stage.py, saved.py): the bytes are counted, and BatchNorm sees no micro-batch twice.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
+from typing import Literal, get_args
+
+from training.engine.saved import Kept
+
+Policy = Literal["recompute"] | Kept
 
 
 @dataclass(frozen=True)
 class Segment:
-    """Consecutive blocks of a stage that are kept, or recomputed, as one."""
+    """Consecutive blocks of a stage that are treated as one."""
 
     blocks: range
     """Indices within the stage."""
-    recomputed: bool
+    policy: Policy
 
 
 @dataclass(frozen=True)
 class Recompute:
-    """None, every k blocks, or a prefix of each stage.
+    """None, every k blocks, or a prefix of each stage; and what becomes of the rest.
 
     With `every` = k only the input of every k-th block is kept from forward to backward; in backward the activations
     of one such segment are alive at a time. It costs one more forward of the blocks concerned.
@@ -27,13 +34,19 @@ class Recompute:
     """Blocks per segment; 0 recomputes nothing."""
     prefix: tuple[int, ...] | None = None
     """Of each stage, how many blocks from its start are recomputed; None is all."""
+    rest: Kept = "keep"
+    """Of the other blocks: "norm" keeps no outputs of normalisations, "offload" keeps all in host memory."""
 
     def __post_init__(self) -> None:
         if self.every < 0 or (self.prefix is not None and (self.every == 0 or min(self.prefix, default=0) < 0)):
             raise ValueError(f"recompute needs segments of 1 block or more and prefixes of 0 or more, got {self}")
+        if self.rest not in get_args(Kept):
+            raise ValueError(f"the rest is treated as one of {', '.join(get_args(Kept))}, got {self.rest!r}")
 
     def segments(self, stage: int, num_blocks: int) -> list[Segment]:
-        """Cut a stage of `num_blocks` blocks into segments, in order; the rest behind the prefix is one segment.
+        """Cut a stage of `num_blocks` blocks into segments, in order.
+
+        The rest behind the prefix is one segment.
 
         Raises:
             ValueError: the prefix has no entry for the stage, or one that is longer than the stage.
@@ -45,6 +58,6 @@ class Recompute:
             raise ValueError(f"recompute prefix {self.prefix}: stage {stage} has {num_blocks} blocks only")
         limit = limit if self.every else 0
         starts = range(0, limit, self.every or 1)
-        recomputed = [Segment(range(start, min(start + self.every, limit)), True) for start in starts]
-        kept = [Segment(range(limit, num_blocks), False)] if limit < num_blocks else []
-        return recomputed + kept
+        recomputed = [Segment(range(start, min(start + self.every, limit)), "recompute") for start in starts]
+        rest = [Segment(range(limit, num_blocks), self.rest)] if limit < num_blocks else []
+        return recomputed + rest

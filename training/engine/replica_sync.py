@@ -1,142 +1,167 @@
-"""Keeping the copies of a stage equal: gradients to the owner, one update there, weights back to the others.
+"""Keeping the copies of a stage equal: gradients to their owners, one update there, weights to all.
 
-A step's gradients are always added in one fixed tree over the micro-batch index (tree_sum.py), and what a replica sends
-on is exactly the nodes of that tree which it can complete. So the sum has the same bits for any number of ranks.
-
-GEMS (SC20) all-reduces and updates both copies. Updating at the owner and sending weights back costs the same bytes,
-keeps one optimizer state instead of one per copy, and leaves the copies identical by construction.
+Each rank that holds a stage owns a share of its weights, and of its running statistics. In REDUCE it gives every other
+rank that one's share of what it has summed up, and takes its own from all; in STEP it updates its share, and they hand
+their shares round. That moves no more bytes than an all-reduce on a ring, adds the gradients of each weight in one
+place, in one fixed tree over the micro-batch index (tree_sum.py), so with the same bits for any number of ranks, keeps
+one optimizer state of each weight over all ranks, and leaves the copies identical by construction.
 """
 
-import math
-from collections.abc import Mapping
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import accumulate, pairwise
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from training.engine.batchnorm import Statistics, replay_statistics, statistics_like, tracking_layers
 from training.engine.layout import pack, packed_bytes, unpack
-from training.engine.schedule import Action, Schedule, subtree_size
+from training.engine.schedule import Action, Schedule
 from training.engine.stage import StageCopy
 from training.engine.transport import Transport
 from training.engine.tree_sum import nodes_of
 
+MakeOptimizer = Callable[[list[tuple[str, nn.Parameter]]], torch.optim.Optimizer]
+"""(names in the whole network, weights) -> their optimizer; the rule must treat each weight on its own."""
 
-class ReplicaSync:
-    """REDUCE and STEP on one rank. `copies` are this rank's stages by replica; `optimizer` updates those owned here."""
+
+class StageSync:
+    """REDUCE and STEP of one stage on one rank."""
 
     def __init__(
-        self, copies: Mapping[int, StageCopy], optimizer: torch.optim.Optimizer | None, transport: Transport
+        self, copy: StageCopy, *, rank: int, holders: tuple[int, ...], transport: Transport, make: MakeOptimizer
     ) -> None:
-        self._copies = copies
-        self._optimizer = optimizer
+        self.copy = copy
+        self._rank = rank
+        self._holders = holders
         self._transport = transport
+        sizes = [weight.numel() for weight in copy.weights]
+        self._weights_of = dict(zip(holders, shares(sizes, len(holders)), strict=True))
+        self._columns_of = dict(zip(holders, shares([1] * len(copy.running), len(holders)), strict=True))
+        self.owned = {copy.names[i]: copy.weights[i] for i in self._weights_of[rank]}
+        """By name: the weights that this rank updates."""
+        self.optimizer = make(list(self.owned.items())) if self.owned else None
 
-    def reduce(self, action: Action, schedule: Schedule) -> None:
-        """Bring what the replicas below this one have summed up together, and pass it on.
+    # --- REDUCE ------------------------------------------------------------------------------------
 
-        At the owner the weights get their gradients, and BatchNorm its running statistics.
-        """
-        copy = self._copies[action.replica]
-        for child in schedule.sources(action):
-            self._take_in(copy, child, action, schedule)
-        for parent in schedule.targets(action):
-            self._pass_on(copy, parent, action, schedule)
-        if action.replica == 0:
-            _finish(copy)
+    def bring_together(self, action: Action, schedule: Schedule) -> None:
+        """Give the others their shares of the sums, take this rank's from them."""
+        nodes = self.copy.gradient_sum.take_nodes()
+        recorded = [row for _, row in sorted(self.copy.statistics.items())]
+        rows = {}
+        for peer in self._others():
+            own = [gradients[i] for _, gradients in nodes for i in self._weights_of[peer]]
+            columns = _slice(self._columns_of[peer])
+            rows[peer] = pack([*own, *(row[columns] for row in recorded)])
+        mine = self._weights_of[self._rank]
+        for node, gradients in nodes:
+            self.copy.gradient_sum.add(node, [gradients[i] for i in mine])
+        columns = _slice(self._columns_of[self._rank])
+        statistics = {k: row[columns] for k, row in self.copy.statistics.items()}
+        like = {peer: self._message_like(schedule, peer, action.stage) for peer in self._others()}
+        came = self._transport.swap(rows, {peer: packed_bytes(one) for peer, one in like.items()}, during=action)
+        for peer, row in came.items():
+            received = unpack(row, like[peer])
+            microbatches = _microbatches_on(schedule, peer, action.stage)
+            for node in nodes_of(microbatches):
+                self.copy.gradient_sum.add(node, [received.pop(0) for _ in mine])
+            statistics |= {k: received.pop(0) for k in microbatches}
+        self.copy.statistics = statistics
 
-    def step(self, action: Action, schedule: Schedule) -> None:
-        """Take the new weights and buffers over, from the optimizer at the owner, and give them to others."""
-        copy = self._copies[action.replica]
-        if action.replica == 0 and self._optimizer is not None:
-            self._optimizer.step()
-            self._optimizer.zero_grad(set_to_none=True)
-        for parent in schedule.sources(action):
-            rank = schedule.rank_of(parent)
-            if rank == schedule.rank_of(action):
-                _copy_state(_state(self._copies[parent.replica]), copy)
-            elif num_bytes := packed_bytes(_state(copy)):
-                row = self._transport.receive_row(num_bytes, peer=rank, during=action)
-                _copy_state(unpack(row, _state(copy)), copy)
-        for child in schedule.targets(action):
-            rank = schedule.rank_of(child)
-            if rank != schedule.rank_of(action) and packed_bytes(_state(copy)):
-                self._transport.send_row(pack(_state(copy)), peer=rank, during=action)
+    def finish_sum(self, scale: float) -> None:
+        """Give the owned weights their gradients, each `scale` times the sum of the step."""
+        owned, total = list(self.owned.values()), self.copy.gradient_sum.take_total()
+        for weight in owned:
+            # One layout for all strategies: what came from another rank is contiguous.
+            weight.grad = torch.empty_like(weight)
+        if owned:
+            torch._foreach_copy_([_grad(weight) for weight in owned], total)
+            if scale != 1.0:
+                torch._foreach_mul_([_grad(weight) for weight in owned], scale)
 
-    def squared_norms(self) -> list[float]:
-        """Of the gradient of each weight owned here; float64, so that their sum hardly depends on its order."""
-        return [float(gradient.double().square().sum()) for gradient in self._own_gradients()]
+    # --- STEP --------------------------------------------------------------------------------------
+
+    def update(self, num_microbatches: int) -> None:
+        """Update the owned weights and this rank's share of the running statistics."""
+        if self.optimizer is not None:
+            self.optimizer.step()
+        running, statistics = self.copy.running, sorted(self.copy.statistics.items())
+        running.replay([row for _, row in statistics], _slice(self._columns_of[self._rank]))
+        running.count(num_microbatches)
+        self.forget()
+
+    def hand_round(self, action: Action) -> None:
+        """Give the others what this rank has updated, take what they have."""
+        with torch.no_grad():
+            mine = pack(self._state_of(self._rank))
+            lengths = {peer: packed_bytes(self._state_of(peer)) for peer in self._others()}
+            came = self._transport.swap(dict.fromkeys(self._others(), mine), lengths, during=action)
+            for peer, row in came.items():
+                state = self._state_of(peer)
+                if state:
+                    torch._foreach_copy_(state, unpack(row, state))
+
+    def forget(self) -> None:
+        """Drop gradients and sums: the next step starts without them."""
+        for weight in self.copy.weights:
+            weight.grad = None
+        self.copy.forget()
+
+    # --- agreement ---------------------------------------------------------------------------------
+
+    def squared_norms(self) -> dict[int, Tensor]:
+        """Of the gradients of the owned weights, by their index in the stage: float64 scalars on the device."""
+        owned = [_grad(weight) for weight in self.owned.values()]
+        norms = torch._foreach_norm(owned, 2, dtype=torch.float64) if owned else []
+        return {index: norm.square() for index, norm in zip(self._weights_of[self._rank], norms, strict=True)}
 
     def scale_gradients(self, factor: float) -> None:
-        """Multiply the gradients of the weights owned here."""
-        for gradient in self._own_gradients():
-            gradient.mul_(factor)
+        """Multiply the gradients of the owned weights."""
+        if self.owned:
+            torch._foreach_mul_([_grad(weight) for weight in self.owned.values()], factor)
 
-    def _own_gradients(self) -> list[Tensor]:
-        owned = self._copies.get(0)
-        return [weight.grad for weight in owned.weights if weight.grad is not None] if owned else []
+    # -----------------------------------------------------------------------------------------------
 
-    def _take_in(self, copy: StageCopy, child: Action, action: Action, schedule: Schedule) -> None:
-        rank = schedule.rank_of(child)
-        if rank == schedule.rank_of(action):
-            other = self._copies[child.replica]
-            for node, gradients in other.gradient_sum.take_nodes():
-                copy.gradient_sum.add(node, gradients)
-            copy.statistics |= other.take_statistics()
-            return
-        microbatches = _below(child, schedule)
-        like, statistics = _message_like(copy, microbatches)
-        if not packed_bytes(like):
-            return
-        row = self._transport.receive_row(packed_bytes(like), peer=rank, during=action)
-        received = unpack(row, like)
-        for node in nodes_of(microbatches):
-            copy.gradient_sum.add(node, [received.pop(0) for _ in copy.weights])
-        for microbatch in microbatches:
-            copy.statistics[microbatch] = [received.pop(0) for _ in statistics]
+    def _others(self) -> Iterable[int]:
+        return (rank for rank in self._holders if rank != self._rank)
 
-    def _pass_on(self, copy: StageCopy, parent: Action, action: Action, schedule: Schedule) -> None:
-        rank = schedule.rank_of(parent)
-        if rank == schedule.rank_of(action):
-            return  # the parent takes it in itself
-        tensors = [tensor for _, gradients in copy.gradient_sum.take_nodes() for tensor in gradients]
-        tensors += [tensor for _, recorded in sorted(copy.take_statistics().items()) for tensor in recorded]
-        if packed_bytes(tensors):
-            self._transport.send_row(pack(tensors), peer=rank, during=action)
+    def _state_of(self, rank: int) -> list[Tensor]:
+        weights: list[Tensor] = [self.copy.weights[i].detach() for i in self._weights_of[rank]]
+        columns = self.copy.running.row[_slice(self._columns_of[rank])]
+        return [*weights, columns] if len(columns) else weights
+
+    def _message_like(self, schedule: Schedule, peer: int, stage: int) -> list[Tensor]:
+        """Tensors of the shapes that a peer sends this rank in REDUCE."""
+        microbatches = _microbatches_on(schedule, peer, stage)
+        weights: list[Tensor] = [self.copy.weights[i] for i in self._weights_of[self._rank]]
+        columns = self.copy.running.row[_slice(self._columns_of[self._rank])]
+        return [*weights * len(nodes_of(microbatches)), *[columns] * len(microbatches)]
 
 
-def clip_factor(squared_norms: list[float], max_norm: float) -> tuple[float, float]:
-    """Global norm of the gradients and the factor that brings it down to `max_norm`, 1.0 if it is below.
-
-    Args:
-        squared_norms: of each weight, in the order of the network: always the same sum.
-    """
-    norm = math.sqrt(math.fsum(squared_norms))
-    return norm, min(1.0, max_norm / norm) if norm > 0 else 1.0
-
-
-def _finish(copy: StageCopy) -> None:
-    """Give the weights their gradients, and replay the statistics of all micro-batches in order."""
-    for weight, gradient in zip(copy.weights, copy.gradient_sum.take_total(), strict=True):
-        # One layout for all strategies: what came from another rank is contiguous.
-        weight.grad = torch.empty_like(weight).copy_(gradient)
-    replay_statistics(tracking_layers(copy.module), copy.take_statistics())
+def shares(sizes: list[int], count: int) -> list[range]:
+    """Cut a list into `count` runs of about the same total size; some may be empty."""
+    total = sum(sizes)
+    middles = [end - size / 2 for end, size in zip(accumulate(sizes), sizes, strict=True)]
+    owners = [min(int(middle * count / total), count - 1) if total else 0 for middle in middles]
+    starts = [sum(owner < share for owner in owners) for share in range(count + 1)]
+    return [range(start, stop) for start, stop in pairwise(starts)]
 
 
-def _below(child: Action, schedule: Schedule) -> range:
-    return schedule.microbatches_below(child.replica, subtree_size(child.replica, schedule.num_replicas))
+def clip_factor(norm: float, max_norm: float) -> float:
+    """What brings gradients of this norm down to `max_norm`; 1.0 where they are not above it."""
+    return max_norm / norm if norm > max_norm else 1.0
 
 
-def _message_like(copy: StageCopy, microbatches: range) -> tuple[list[Tensor], Statistics]:
-    """Tensors of the shapes that a replica sends for these micro-batches, and those of one micro-batch's statistics."""
-    statistics = statistics_like(tracking_layers(copy.module))
-    return [*copy.weights * len(nodes_of(microbatches)), *statistics * len(microbatches)], statistics
+def _microbatches_on(schedule: Schedule, rank: int, stage: int) -> range:
+    """Micro-batches that pass through a stage on a rank; its replicas are neighbours."""
+    replicas = [replica for replica, own in schedule.placement.held_by(rank) if own == stage]
+    return range(schedule.microbatches_of(replicas[0]).start, schedule.microbatches_of(replicas[-1]).stop)
 
 
-def _state(copy: StageCopy) -> list[Tensor]:
-    return [*copy.module.parameters(), *copy.module.buffers()]
+def _slice(indices: range) -> slice:
+    return slice(indices.start, indices.stop)
 
 
-def _copy_state(source: list[Tensor], copy: StageCopy) -> None:
-    with torch.no_grad():
-        for mine, new in zip(_state(copy), source, strict=True):
-            mine.copy_(new)
+def _grad(weight: Tensor) -> Tensor:
+    assert weight.grad is not None  # finish_sum has given it
+    return weight.grad

@@ -2,12 +2,10 @@
 
 A schedule lists, for each rank, what it does and in which order. It knows no tensors, no devices and no
 communication, so it can be executed (executor.py), checked (check.py), priced (simulate.py) and drawn (draw.py) by
-parts that never disagree.
+parts that never disagree. What a rank gives and takes between its actions is written down once, in exchange.py.
 
     stage       consecutive blocks held by one rank, 0 .. num_stages - 1
-    group       num_stages ranks that together hold the network; there are data_parallel of them
-    replica     one full copy of the network over the ranks of a group. Where a group holds two, the odd one is
-                mirrored: the group's first rank holds its last stage
+    replica     one full copy of the network, laid over ranks by placement.py
     microbatch  index into the micro-batches of the whole step; each replica owns a contiguous range of them
 
 `master` with two stages and two micro-batches; a mark (') stands for the mirrored replica. Its forward F1' runs
@@ -22,20 +20,24 @@ down the ranks behind the backward B0 of the first replica, and each rank holds 
         5  B1'     .
         6  .       B1'
 
-Then R adds the gradients of a stage's copies on the copy of replica 0, its owner, and S updates the owner's weights
-and gives them to the other copies. Source of `mp-basic` and `master`: GEMS (SC20).
+Then, after all forwards and backwards, R adds the gradients of a stage over the ranks that hold it, each its share of
+the weights, and S updates them, each again its share, and hands the new weights round. Source of `mp-basic` and
+`master`: GEMS (SC20).
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
+from enum import StrEnum
 from itertools import zip_longest
+from typing import NamedTuple
+
+from training.engine.placement import Placement, over_groups
 
 MIRRORED = ("master", "chimera")
 """Strategies whose groups hold two replicas, the second in reverse rank order."""
 
 
-class Op(Enum):
+class Op(StrEnum):
     """What an action does; the value is its letter in a drawing."""
 
     F = "F"
@@ -43,14 +45,16 @@ class Op(Enum):
     B = "B"
     """Backward of one micro-batch through one stage."""
     REDUCE = "R"
-    """Add the gradients of a stage's copies: take in those of some replicas, give the sum to another."""
+    """Add the gradients of a stage over all ranks that hold it: each rank those of its share of the weights."""
     STEP = "S"
-    """Update the weights of a stage: the owner computes them, the others take them over and pass them on."""
+    """Update the weights of a stage: each rank its share, which it then gives to the others."""
 
 
-@dataclass(frozen=True)
-class Action:
-    """One entry of a schedule. REDUCE and STEP concern the whole step and have no micro-batch."""
+class Action(NamedTuple):
+    """One entry of a schedule. REDUCE and STEP concern the whole step and have no micro-batch.
+
+    Where a rank holds a stage of several replicas, one REDUCE and one STEP under the first of them serve them all.
+    """
 
     op: Op
     replica: int
@@ -64,72 +68,60 @@ class Action:
 
 @dataclass(frozen=True)
 class Schedule:
-    """What each rank does in one step: `ranks[r]` are the actions of rank r = group · num_stages + place, in order."""
+    """What each rank does in one step: `ranks[r]` are the actions of rank r, in order."""
 
     strategy: str
-    num_stages: int
+    placement: Placement
     num_microbatches: int
     """Of the whole step, over all replicas."""
-    data_parallel: int
     ranks: tuple[tuple[Action, ...], ...]
+
+    @property
+    def num_stages(self) -> int:
+        return self.placement.num_stages
 
     @property
     def num_directions(self) -> int:
         """Replicas in each group."""
-        return num_directions(self.strategy)
-
-    @property
-    def num_replicas(self) -> int:
-        return self.data_parallel * self.num_directions
+        return 2 if self.strategy in MIRRORED else 1
 
     def rank_of(self, action: Action) -> int:
         """Rank that an action belongs on."""
-        return rank_of(action.replica, action.stage, num_stages=self.num_stages, num_directions=self.num_directions)
+        return self.placement.rank_of(action.replica, action.stage)
 
     def microbatches_of(self, replica: int) -> range:
         """Micro-batches that a replica owns."""
-        return self.microbatches_below(replica, 1)
+        ends = (-(-self.num_microbatches * r // self.placement.num_replicas) for r in (replica, replica + 1))
+        return range(*ends)
 
-    def microbatches_below(self, replica: int, num_replicas: int) -> range:
-        """Micro-batches of a run of neighbouring replicas."""
-        end = min(replica + num_replicas, self.num_replicas)
-        return range(*(-(-self.num_microbatches * r // self.num_replicas) for r in (replica, end)))
+    def replica_of(self, microbatch: int) -> int:
+        """The replica that owns a micro-batch."""
+        return microbatch * self.placement.num_replicas // self.num_microbatches
 
     def sources(self, action: Action) -> list[Action]:
-        """The actions whose results this one takes, in order."""
-        return self._children(action) if action.op is Op.REDUCE else self._one_before(action)
+        """The actions whose results a forward or backward takes, in order."""
+        return self._in_chain(action, -1 if action.op is Op.F else +1)
 
     def targets(self, action: Action) -> list[Action]:
-        """The actions that take the result of this one, in order."""
-        if action.op is Op.STEP:
-            return self._children(action)
-        if action.op is Op.REDUCE:
-            return self._parent(action)
+        """The actions that take the result of a forward or backward, in order."""
         return self._in_chain(action, +1 if action.op is Op.F else -1)
 
-    def _one_before(self, action: Action) -> list[Action]:
-        if action.op is Op.STEP:
-            return self._parent(action)
-        return self._in_chain(action, -1 if action.op is Op.F else +1)
+    def partners(self, action: Action) -> list[Action]:
+        """The same REDUCE or STEP on the other ranks that hold its stage: they all meet in it. Else nobody."""
+        if action.op in (Op.F, Op.B):
+            return []
+        mine, stage = self.rank_of(action), action.stage
+        others = (rank for rank in self.placement.holders(stage) if rank != mine)
+        return [Action(action.op, self.placement.first_held(rank, stage), stage) for rank in others]
 
     def _in_chain(self, action: Action, distance: int) -> list[Action]:
         stage = action.stage + distance
-        return [replace(action, stage=stage)] if 0 <= stage < self.num_stages else []
-
-    def _parent(self, action: Action) -> list[Action]:
-        """Replicas form a binomial tree: 0 takes 1, 2, 4, ...; 2 takes 3; 4 takes 5, 6; and so on."""
-        replica = action.replica
-        return [replace(action, replica=replica & (replica - 1))] if replica else []
-
-    def _children(self, action: Action) -> list[Action]:
-        reach = subtree_size(action.replica, self.num_replicas)
-        steps = [1 << k for k in range(reach.bit_length()) if 1 << k < reach]
-        children = [action.replica + step for step in steps if action.replica + step < self.num_replicas]
-        return [replace(action, replica=child) for child in children]
+        if action.op not in (Op.F, Op.B) or not 0 <= stage < self.num_stages:
+            return []
+        return [Action(action.op, action.replica, stage, action.microbatch)]
 
 
-@dataclass(frozen=True)
-class Held:
+class Held(NamedTuple):
     """One stage of one replica on a rank, with the micro-batches that pass through it."""
 
     replica: int
@@ -230,16 +222,19 @@ def build_schedule(
         ValueError: the numbers do not fit the strategy.
     """
     check_request(strategy, num_stages=num_stages, num_microbatches=num_microbatches, data_parallel=data_parallel)
-    empty = Schedule(strategy, num_stages, num_microbatches, data_parallel, ranks=())
-    held = [_held(empty, rank) for rank in range(data_parallel * num_stages)]
+    placement = place(strategy, num_stages=num_stages, data_parallel=data_parallel)
+    empty = Schedule(strategy, placement, num_microbatches, ranks=())
+    held = [_held(empty, rank) for rank in range(placement.num_ranks)]
     if forward_only:
         return replace(empty, ranks=tuple(_forwards(empty, copies) for copies in held))
-    work = [tuple(GENERATORS[strategy](copies, num_stages)) for copies in held]
-    done = _clocks(replace(empty, ranks=tuple(work)))
-    return replace(
-        empty,
-        ranks=tuple((*_with_reductions(*pair, done), *_steps(pair[1])) for pair in zip(work, held, strict=True)),
-    )
+    generate = GENERATORS[strategy]
+    ranks = ((*generate(copies, num_stages), *_updates(empty, rank)) for rank, copies in enumerate(held))
+    return replace(empty, ranks=tuple(ranks))
+
+
+def place(strategy: str, *, num_stages: int, data_parallel: int) -> Placement:
+    """Where the stages of a strategy lie."""
+    return over_groups(num_stages=num_stages, data_parallel=data_parallel, mirrored=strategy in MIRRORED)
 
 
 def check_request(strategy: str, *, num_stages: int, num_microbatches: int, data_parallel: int) -> None:
@@ -258,32 +253,10 @@ def check_request(strategy: str, *, num_stages: int, num_microbatches: int, data
         )
 
 
-def num_directions(strategy: str) -> int:
-    """Replicas that each group holds under a strategy."""
-    return 2 if strategy in MIRRORED else 1
-
-
-def rank_of(replica: int, stage: int, *, num_stages: int, num_directions: int) -> int:
-    """Rank that holds a stage of a replica; a mirrored replica lies in reverse rank order within its group."""
-    group, direction = divmod(replica, num_directions)
-    return group * num_stages + (num_stages - 1 - stage if direction else stage)
-
-
-def subtree_size(replica: int, num_replicas: int) -> int:
-    """Neighbouring replicas, itself the first, whose gradients a replica brings together in REDUCE."""
-    return replica & -replica or num_replicas
-
-
-def held_by(rank: int, *, num_stages: int, num_directions: int) -> list[tuple[int, int]]:
-    """(replica, stage) of each stage on a rank, the normal one first: the opposite of `rank_of`."""
-    group, place = divmod(rank, num_stages)
-    stages = (place, num_stages - 1 - place)[:num_directions]
-    return [(group * num_directions + direction, stage) for direction, stage in enumerate(stages)]
-
-
 def _held(schedule: Schedule, rank: int) -> list[Held]:
-    pairs = held_by(rank, num_stages=schedule.num_stages, num_directions=schedule.num_directions)
-    return [Held(replica, stage, schedule.microbatches_of(replica)) for replica, stage in pairs]
+    return [
+        Held(replica, stage, schedule.microbatches_of(replica)) for replica, stage in schedule.placement.held_by(rank)
+    ]
 
 
 def _forwards(schedule: Schedule, held: Sequence[Held]) -> tuple[Action, ...]:
@@ -296,25 +269,11 @@ def _forwards(schedule: Schedule, held: Sequence[Held]) -> tuple[Action, ...]:
     return tuple(action for _, action in sorted(waves, key=lambda pair: pair[0]))
 
 
-def _clocks(schedule: Schedule) -> dict[Action, int]:
-    """Clock at which each action ends when all take one clock; and for each REDUCE, when its stage has no more work."""
-    clocks = {action: clock for clock, row in enumerate(by_clock(schedule)) for action in row if action is not None}
-    for stage in range(schedule.num_stages):
-        last = max((clock for a, clock in clocks.items() if a.op is Op.B and a.stage == stage), default=0)
-        clocks |= {Action(Op.REDUCE, replica, stage): last for replica in range(schedule.num_replicas)}
-    return clocks
-
-
-def _with_reductions(work: tuple[Action, ...], held: Sequence[Held], clocks: dict[Action, int]) -> list[Action]:
-    """Each stage is reduced as soon as its last copy is done, in an order that is the same on all ranks."""
-    reductions = [Action(Op.REDUCE, copy.replica, copy.stage) for copy in held]
-    return sorted(
-        (*work, *reductions), key=lambda a: (clocks[a], a.op is Op.REDUCE, a.stage * (a.op is Op.REDUCE), -a.replica)
-    )
-
-
-def _steps(held: Sequence[Held]) -> list[Action]:
-    return [Action(Op.STEP, copy.replica, copy.stage) for copy in sorted(held, key=lambda c: (c.stage, c.replica))]
+def _updates(schedule: Schedule, rank: int) -> Iterator[Action]:
+    """After all forwards and backwards, stage by stage in an order that is the same on all ranks."""
+    stages = sorted({stage for _, stage in schedule.placement.held_by(rank)})
+    for op in (Op.REDUCE, Op.STEP):
+        yield from (Action(op, schedule.placement.first_held(rank, stage), stage) for stage in stages)
 
 
 class ScheduleError(ValueError):
@@ -330,9 +289,11 @@ def by_clock(schedule: Schedule) -> Iterator[list[Action | None]]:
     done: set[Action] = set()
     queues = [list(reversed(actions)) for actions in schedule.ranks]
     while any(queues):
+        next_up = {queue[-1] for queue in queues if queue}
         row: list[Action | None] = []
         for queue in queues:
             ready = bool(queue) and all(source in done for source in schedule.sources(queue[-1]))
+            ready = ready and next_up.issuperset(schedule.partners(queue[-1]))
             row.append(queue.pop() if ready else None)
         started = {action for action in row if action is not None}
         if not started:

@@ -14,6 +14,7 @@ Closed forms that it meets for stages of equal cost, forward f, backward b, S st
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from training.engine.partition import BlockCost, stage_ranges
 from training.engine.recompute import Recompute
@@ -80,6 +81,7 @@ def simulate(schedule: Schedule, costs: Sequence[StageCost], *, message_s: float
         ScheduleError: the schedule stalls.
     """
     ends: dict[Action, float] = {}
+    arrivals: dict[Action, float] = {}
     spans: list[list[Span]] = [[] for _ in schedule.ranks]
     live = [0] * len(schedule.ranks)
     moved = True
@@ -87,9 +89,12 @@ def simulate(schedule: Schedule, costs: Sequence[StageCost], *, message_s: float
         moved = False
         for rank, actions in enumerate(schedule.ranks):
             for action in actions[len(spans[rank]) :]:
-                if any(source not in ends for source in schedule.sources(action)):
+                if action not in arrivals:
+                    arrivals[action] = spans[rank][-1].end_s if spans[rank] else 0.0
+                    moved = True
+                if not _is_ready(schedule, action, ends, arrivals):
                     break
-                span = _span(schedule, action, costs, ends, spans[rank], live[rank], message_s)
+                span = _span(schedule, action, costs, ends, arrivals, live[rank], message_s)
                 live[rank] += _kept(action, costs)
                 spans[rank].append(span)
                 ends[action] = span.end_s
@@ -99,18 +104,24 @@ def simulate(schedule: Schedule, costs: Sequence[StageCost], *, message_s: float
     return Timeline(tuple(map(tuple, spans)))
 
 
+def _is_ready(schedule: Schedule, action: Action, ends: dict[Action, float], arrivals: dict[Action, float]) -> bool:
+    return all(source in ends for source in schedule.sources(action)) and all(
+        partner in arrivals for partner in schedule.partners(action)
+    )
+
+
 def _span(
     schedule: Schedule,
     action: Action,
     costs: Sequence[StageCost],
     ends: dict[Action, float],
-    before: Sequence[Span],
+    arrivals: dict[Action, float],
     live_bytes: int,
     message_s: float,
 ) -> Span:
     rank = schedule.rank_of(action)
-    arrivals = [ends[s] + (message_s if schedule.rank_of(s) != rank else 0.0) for s in schedule.sources(action)]
-    start = max([before[-1].end_s if before else 0.0, *arrivals])
+    from_others = [ends[s] + (message_s if schedule.rank_of(s) != rank else 0.0) for s in schedule.sources(action)]
+    start = max([arrivals[action], *from_others, *(arrivals[partner] for partner in schedule.partners(action))])
     cost = costs[action.stage]
     seconds = {Op.F: cost.forward_s, Op.B: cost.backward_s}.get(action.op, 0.0)
     extra = {Op.F: cost.kept_bytes, Op.B: cost.recomputed_bytes}.get(action.op, 0)
@@ -137,13 +148,18 @@ def stage_costs(
         forward = sum(block.flops for block in inside)
         again = kept = worst = 0
         for segment in recompute.segments(stage, len(inside)):
-            saved = sum(inside[index].saved_bytes for index in segment.blocks)
-            if segment.recomputed:
+            saved = [inside[index].saved_bytes for index in segment.blocks]
+            if segment.policy == "recompute":
                 again += sum(inside[index].flops for index in segment.blocks)
                 kept += inside[segment.blocks.start].input_bytes
-                worst = max(worst, kept + saved)  # the segments behind it have been released by then
+                worst = max(worst, kept + sum(saved))  # the segments behind it have been released by then
+            elif segment.policy == "offload":
+                kept += inside[segment.blocks.start].input_bytes
+                worst = max(worst, kept + max(map(sum, pairwise([0, *saved]))))  # one block, and the one before it
+            elif segment.policy == "norm":
+                kept += sum(inside[index].norm_bytes for index in segment.blocks)
             else:
-                kept += saved
+                kept += sum(saved)
         backward = BACKWARD_PER_FORWARD * forward + again
         costs.append(StageCost(forward / flops_per_s, backward / flops_per_s, kept, max(worst - kept, 0)))
     return costs

@@ -1,80 +1,116 @@
-"""One stage of one replica on this rank: forward and backward of a micro-batch, and the sums of the step."""
+"""One stage on this rank: forward and backward of a micro-batch, and the sums of the step."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from training.engine.batchnorm import Statistics, record_statistics, tracking_layers
+from training.engine.batchnorm import RunningStatistics
 from training.engine.memory import LiveBytes
+from training.engine.random_numbers import Draws
 from training.engine.recompute import Segment
+from training.engine.saved import Kept, Saver, check_unchanged
 from training.engine.tree_sum import TreeSum
 
 Boundary = Tensor | tuple[Tensor, ...]
 """What one block hands to the next."""
-Precision = Literal["fp32", "bf16"]
+Precision = Literal["fp32", "bf16", "fp16"]
+AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 Finish = Callable[[Tensor], Tensor]
 """Output of the network -> loss of the micro-batch."""
+Block = Callable[[Any], Any]
+Gradients = tuple[Tensor | None, ...]
+"""Of the tensors of a boundary that need one; None for a tensor that nothing depends on."""
 
 
 class StageCopy:
-    """The blocks of a stage, with the activations between forward and backward and the gradient sum of the step."""
+    """The blocks of a stage, with the activations between forward and backward and the gradient sum of the step.
+
+    One copy serves every replica whose stage lies on this rank.
+    """
 
     def __init__(
         self,
         module: nn.Sequential,
         *,
-        replica: int,
         stage: int,
+        first_block: int,
         device: torch.device,
         precision: Precision = "fp32",
         segments: Sequence[Segment] | None = None,
         counter: LiveBytes | None = None,
         is_last: bool = True,
+        blocks: Sequence[Block] | None = None,
     ):
+        """Take over the blocks of a stage.
+
+        Args:
+            first_block: index of its first block in the whole network.
+            blocks: to call in place of the module's own, such as compiled ones.
+        """
         self.module = module
-        self.replica = replica
         self.stage = stage
-        self.weights = [weight for weight in module.parameters() if weight.requires_grad]
+        named = [(name, weight) for name, weight in module.named_parameters() if weight.requires_grad]
+        self.names = [name for name, _ in named]
+        self.weights = [weight for _, weight in named]
         self.gradient_sum = TreeSum()
-        self.statistics: dict[int, Statistics] = {}
+        self.running = RunningStatistics(module)
+        self.statistics: dict[int, Tensor] = {}
+        self.sizes: dict[int, Tensor] = {}
+        """Of each micro-batch's gradients together, a scalar: not finite where one of them is not."""
         self.counter = counter or LiveBytes()
-        self.counter.exclude([*module.parameters(), *module.buffers()])
+        self.counter.exclude([*module.parameters(), *module.buffers(), self.running.row])
         self.device = device
         self._precision = precision
-        everything = [Segment(range(len(module)), recomputed=False)]
+        self._blocks: list[Block] = list(blocks or module)
+        self._modes = [(name, layer, layer.training) for name, layer in module.named_modules()]
+        self._trained = [(name, weight, weight.requires_grad) for name, weight in module.named_parameters()]
+        self._buffers = [(n, b) for n, b in module.named_buffers() if "running_" not in n and "num_batches" not in n]
+        everything = [Segment(range(len(module)), "keep")]
         self._pieces = [
-            _Piece(self, nn.Sequential(*(module[i] for i in segment.blocks)), recomputed=segment.recomputed)
+            _Piece(self, [(first_block + i, self._blocks[i]) for i in segment.blocks], module, segment)
             for segment in segments or everything
         ]
         if is_last and self._pieces[-1].recomputed:
             # The loss is kept, so that a user's loss function is called once.
-            self._pieces.append(_Piece(self, nn.Sequential(), recomputed=False))
+            self._pieces.append(_Piece(self, [], module, Segment(range(0), "keep")))
+        self._is_last = is_last
         self._live: dict[int, list[_Passed]] = {}
 
-    def forward(self, microbatch: int, value: Boundary, finish: Finish | None) -> Boundary:
-        """Run the stage; with `finish`, its output is the loss. Activations stay until the micro-batch's `backward`."""
+    def forward(
+        self, microbatch: int, value: Boundary, finish: Finish | None, draws: Draws, *, at_once: bool = False
+    ) -> Boundary:
+        """Run the stage; with `finish`, its output is the loss. Activations stay until the micro-batch's `backward`.
+
+        Args:
+            at_once: the micro-batch's backward follows: what would be computed again first of all is kept.
+        """
         passed: list[_Passed] = []
-        buffers = [(name, buffer, buffer._version) for name, buffer in self.module.named_buffers()]
-        with record_statistics(tracking_layers(self.module)) as recorded:
+        versions = [buffer._version for _, buffer in self._buffers]
+        last_blocks = next(piece for piece in reversed(self._pieces) if piece.blocks or piece is self._pieces[0])
+        with self.running.record() as recorded:
             for piece in self._pieces:
                 is_last = piece is self._pieces[-1]
-                value = piece.forward(value if not passed else as_leaves(value), finish if is_last else None, passed)
-        after = dict(self.module.named_buffers())
-        changed = [name for name, old, version in buffers if after[name] is not old or old._version != version]
-        if changed:
+                value = piece.forward(
+                    value, finish if is_last else None, passed, draws, keep=at_once and piece is last_blocks
+                )
+        changed = [n for (n, b), before in zip(self._buffers, versions, strict=True) if b._version != before]
+        replaced = [n for n, b in self._buffers if self.module.get_buffer(n) is not b]
+        if changed or replaced:
             raise ValueError(
-                f"forward changed the buffers {', '.join(changed)} of stage {self.stage}; of what a forward leaves "
-                "behind, only the running statistics of BatchNorm are kept equal on all copies. Take out the change."
+                f"forward changed the buffers {', '.join(changed or replaced)} of stage {self.stage}; of what a "
+                "forward leaves behind, only the running statistics of BatchNorm are kept equal on all copies. "
+                "Take out the change."
             )
         self.statistics[microbatch] = recorded
         self._live[microbatch] = passed
         return value
 
-    def backward(self, microbatch: int, gradients: tuple[Tensor, ...] | None) -> tuple[Tensor, ...]:
+    def backward(self, microbatch: int, gradients: Gradients | None) -> Gradients:
         """Add the micro-batch's gradients to the sum of the step.
 
         Args:
@@ -82,30 +118,62 @@ class StageCopy:
 
         Returns:
             gradients of the inputs that need one.
+
+        Raises:
+            ValueError: a weight has no gradient, since the output does not depend on it.
         """
         passed = self._live.pop(microbatch)
         found: dict[int, Tensor] = {}
-        for piece in reversed(self._pieces):
-            gradients = piece.backward(passed.pop(), gradients, found)
-        self.gradient_sum.add(
-            (microbatch, 1),
-            [found[id(weight)] if id(weight) in found else torch.zeros_like(weight) for weight in self.weights],
-        )
+        for index in reversed(range(len(self._pieces))):
+            if index:
+                passed[index - 1].saver.fetch()
+            gradients = self._pieces[index].backward(passed.pop(), gradients, found)
+        unused = [name for name, w in zip(self.names, self.weights, strict=True) if id(w) not in found]
+        if unused:
+            raise ValueError(
+                f"the output of stage {self.stage} does not depend on its weights {', '.join(unused)}; freeze them "
+                "(requires_grad_(False)) or let the network use them in every micro-batch"
+            )
+        all_found = [found[id(weight)] for weight in self.weights]
+        if all_found:
+            self.sizes[microbatch] = torch.stack(torch._foreach_norm(all_found)).sum()
+        self.gradient_sum.add((microbatch, 1), all_found)
         return gradients or ()
 
-    def infer(self, value: Boundary) -> Boundary:
+    def fetch(self, microbatch: int) -> None:
+        """Let what backward of a micro-batch takes first begin to come back from host memory."""
+        self._live[microbatch][-1].saver.fetch()
+
+    def infer(self, value: Boundary, draws: Draws) -> Boundary:
         """Forward alone; nothing is kept."""
         with torch.no_grad(), self.autocast():
-            output: Boundary = self.module(value)
-            return output
+            for piece in self._pieces:
+                value = piece.call(value, draws)
+            return value
 
-    def take_statistics(self) -> dict[int, Statistics]:
-        """Statistics recorded in this step; the next step starts without them."""
-        taken, self.statistics = self.statistics, {}
-        return taken
+    def forget(self) -> None:
+        """Drop the sums of a step."""
+        self.gradient_sum.take_nodes()
+        self.statistics, self.sizes = {}, {}
+
+    def check_modes(self) -> None:
+        """Raises ValueError where somebody changed what is trained, or a mode, since the engine took the blocks."""
+        changed = [name for name, layer, mode in self._modes if layer.training != mode]
+        changed += [name for name, weight, trained in self._trained if weight.requires_grad != trained]
+        if changed:
+            raise ValueError(
+                f"train(), eval() or requires_grad of {', '.join(changed[:5])} in stage {self.stage} changed after the "
+                "engine took the blocks over; make a new engine, and load the state of this one into it"
+            )
+
+    def set_training(self, training: bool) -> None:
+        """Put all layers into evaluation mode, or back into the mode in which they came."""
+        for _, layer, mode in self._modes:
+            layer.training = mode and training
 
     def autocast(self) -> torch.autocast:
-        return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self._precision == "bf16")
+        dtype = AUTOCAST.get(self._precision, torch.float32)
+        return torch.autocast(self.device.type, dtype=dtype, enabled=self._precision in AUTOCAST)
 
 
 @dataclass
@@ -114,70 +182,104 @@ class _Passed:
 
     inputs: Boundary
     """Only those tensors that need a gradient, unless the piece is recomputed."""
-    roots: list[Any]
-    """Outputs that need a gradient, as edges of the graph where possible: an edge releases the output's memory."""
-    random_state: list[Tensor]
+    versions: list[int]
+    """Of the inputs, if the piece is recomputed."""
+    roots: list[Any] | None
+    """Outputs that need a gradient, as edges of the graph where possible: an edge releases the output's memory. None
+    where the piece is to be recomputed."""
+    saver: Saver
+    draws: Draws
 
 
 class _Piece:
     """One segment of a stage. Its graph ends at its inputs, so it can be thrown away and made again."""
 
-    def __init__(self, owner: StageCopy, module: nn.Sequential, *, recomputed: bool):
-        self.recomputed = recomputed
+    def __init__(self, owner: StageCopy, blocks: list[tuple[int, Block]], module: nn.Module, segment: Segment):
+        self.recomputed = segment.policy == "recompute"
+        self.blocks = blocks
+        self._kept: Kept = "keep" if segment.policy == "recompute" else segment.policy
         self._owner = owner
-        self._module = module
-        self._weights = [weight for weight in module.parameters() if weight.requires_grad]
+        own = nn.ModuleList(module[i] for i in segment.blocks)  # type: ignore[index]
+        self._weights = [weight for weight in own.parameters() if weight.requires_grad]
 
-    def forward(self, value: Boundary, finish: Finish | None, passed: list[_Passed]) -> Boundary:
+    def forward(
+        self, value: Boundary, finish: Finish | None, passed: list[_Passed], draws: Draws, *, keep: bool
+    ) -> Boundary:
         counter = self._owner.counter
+        if passed:
+            value = _as_leaves(value)
         everything = as_tuple(value)
         counter.hold(everything)
-        random_state = _random_state(self._owner.device) if self.recomputed else []
+        again = self.recomputed and not keep
+        saver = Saver(self._kept, counter)
         versions = [tensor._version for tensor in everything]
-        output = self._without_graph(value) if self.recomputed else self._run(value, finish)
-        if self.recomputed and versions != [tensor._version for tensor in everything]:
+        output = self._without_graph(value, draws) if again else self._run(value, finish, saver, draws)
+        if again and versions != [tensor._version for tensor in everything]:
             raise ValueError(
                 f"a block of stage {self._owner.stage} changes its input in place, so its forward cannot be repeated; "
                 "make that operation out of place, or leave the block out of recompute"
             )
-        inputs = value if self.recomputed else needing_gradient(value)
+        inputs = value if again else needing_gradient(value)
         counter.hold(as_tuple(inputs))
         counter.release(everything)
-        roots = [] if self.recomputed else [_root(tensor) for tensor in needing_gradient(output)]
-        passed.append(_Passed(inputs, roots, random_state))
+        roots = None if again else [_root(tensor) for tensor in needing_gradient(output)]
+        passed.append(_Passed(inputs, versions, roots, saver, draws))
         return output
 
-    def backward(
-        self, passed: _Passed, gradients: tuple[Tensor, ...] | None, found: dict[int, Tensor]
-    ) -> tuple[Tensor, ...]:
+    def backward(self, passed: _Passed, gradients: Gradients | None, found: dict[int, Tensor]) -> Gradients:
         """Note the gradients of the weights in `found`, by identity; return those of the inputs that need one."""
         counter = self._owner.counter
-        given = gradients or ()
+        given = tuple(gradient for gradient in gradients or () if gradient is not None)
         counter.hold(given)
         inputs = needing_gradient(passed.inputs)
-        again = self.recomputed and bool(given)
-        roots, wanted = self._again(passed, given) if again else (passed.roots, gradients)
-        result: tuple[Tensor, ...] = tuple(torch.zeros_like(tensor) for tensor in inputs) if not roots else ()
+        roots, wanted = passed.roots, gradients
+        if roots is None:
+            roots, wanted = self._again(passed, gradients or ()) if given else ([], ())
+        if wanted is not None:
+            pairs = [(root, gradient) for root, gradient in zip(roots, wanted, strict=True) if gradient is not None]
+            roots, wanted = [root for root, _ in pairs], tuple(gradient for _, gradient in pairs)
+        result: Gradients = (None,) * len(inputs)
         if roots and (self._weights or inputs):
-            # A weight that a later piece uses too goes on with its sum so far: the order of additions of one graph.
-            shared = [weight for weight in self._weights if id(weight) in found]
-            wanted = None if wanted is None else (*wanted, *(found[id(weight)] for weight in shared))
-            # autograd.grad, not backward(): the latter may change the memory layout of what it stores in .grad.
-            result = torch.autograd.grad([*roots, *shared], [*self._weights, *inputs], wanted, materialize_grads=True)
-            found |= {id(weight): gradient for weight, gradient in zip(self._weights, result, strict=False)}
-            result = result[len(self._weights) :]
+            result = self._gradients(roots, inputs, wanted, found)
         counter.release(as_tuple(passed.inputs))
         counter.release(given)
         return result
 
-    def _run(self, value: Boundary, finish: Finish | None) -> Boundary:
-        with self._owner.counter.watch(), self._owner.autocast():
-            output: Boundary = self._module(value)
+    def _gradients(
+        self, roots: list[Any], inputs: tuple[Tensor, ...], wanted: Gradients | None, found: dict[int, Tensor]
+    ) -> Gradients:
+        # A weight that a later piece uses too goes on with its sum so far: the order of additions of one graph.
+        shared = [weight for weight in self._weights if id(weight) in found]
+        wanted = None if wanted is None else (*wanted, *(found[id(weight)] for weight in shared))
+        # autograd.grad, not backward(): the latter may change the memory layout of what it stores in .grad.
+        result: Gradients = torch.autograd.grad([*roots, *shared], [*self._weights, *inputs], wanted, allow_unused=True)
+        own, of_inputs = result[: len(self._weights)], result[len(self._weights) :]
+        found |= {id(weight): grad for weight, grad in zip(self._weights, own, strict=True) if grad is not None}
+        # A tensor of a tuple may be handed on for nothing, but not all that a stage takes.
+        if inputs and all(gradient is None for gradient in of_inputs):
+            raise ValueError(
+                f"the output of a block of stage {self._owner.stage} does not depend on what the block before it gave, "
+                "so nothing before it can learn; freeze what stands before it, or take out the detach()"
+            )
+        return of_inputs
+
+    def call(self, value: Boundary, draws: Draws, saver: Saver | None = None) -> Boundary:
+        """The blocks, one after the other, each with random numbers of its own."""
+        for index, block in self.blocks:
+            draws.start_block(index, self._owner.device)
+            if saver is not None:
+                saver.start_block()
+            value = block(value)
+        return value
+
+    def _run(self, value: Boundary, finish: Finish | None, saver: Saver, draws: Draws) -> Boundary:
+        with saver.watch(), self._owner.autocast():
+            output = self.call(value, draws, saver)
             return output if finish is None else _scalar(finish(only_tensor(output)))
 
-    def _without_graph(self, value: Boundary) -> Boundary:
+    def _without_graph(self, value: Boundary, draws: Draws) -> Boundary:
         with torch.no_grad(), self._owner.autocast():
-            output: Boundary = self._module(value)
+            output = self.call(value, draws)
         has_gradient = bool(self._weights or needing_gradient(value))
         leaves = [
             # A block may hand on its input: that one keeps its own flag.
@@ -186,11 +288,12 @@ class _Piece:
         ]
         return tuple(leaves) if isinstance(output, tuple) else leaves[0]
 
-    def _again(self, passed: _Passed, gradients: tuple[Tensor, ...]) -> tuple[list[Any], tuple[Tensor, ...]]:
+    def _again(self, passed: _Passed, gradients: Gradients) -> tuple[list[Any], Gradients]:
         """Forward once more, with a graph. BatchNorm has seen the micro-batch already; random numbers repeat."""
-        device = self._owner.device
-        with record_statistics(tracking_layers(self._module)), _random_numbers(passed.random_state, device):
-            outputs = as_tuple(self._run(passed.inputs, None))
+        for tensor, version in zip(as_tuple(passed.inputs), passed.versions, strict=True):
+            check_unchanged(tensor, version)
+        with self._owner.running.record():
+            outputs = as_tuple(self._run(passed.inputs, None, passed.saver, passed.draws))
         outputs = tuple(tensor for tensor in outputs if _is_differentiable(tensor))
         pairs = [(_root(o), g) for o, g in zip(outputs, gradients, strict=True) if o.requires_grad]
         return [root for root, _ in pairs], tuple(gradient for _, gradient in pairs)
@@ -205,14 +308,25 @@ def as_tuple(value: Boundary) -> tuple[Tensor, ...]:
     return value
 
 
-def as_leaves(value: Boundary) -> Boundary:
+def needing_gradient(value: Boundary) -> tuple[Tensor, ...]:
+    return tuple(tensor for tensor in as_tuple(value) if tensor.requires_grad)
+
+
+def only_tensor(output: Boundary) -> Tensor:
+    """The output of the network.
+
+    Raises:
+        TypeError: it is a tuple.
+    """
+    if isinstance(output, tuple):
+        raise TypeError(f"the last block must give one tensor for the loss, got a tuple of {len(output)}")
+    return output
+
+
+def _as_leaves(value: Boundary) -> Boundary:
     """The same tensors at the start of a new graph."""
     leaves = tuple(tensor.detach().requires_grad_(tensor.requires_grad) for tensor in as_tuple(value))
     return leaves if isinstance(value, tuple) else leaves[0]
-
-
-def needing_gradient(value: Boundary) -> tuple[Tensor, ...]:
-    return tuple(tensor for tensor in as_tuple(value) if tensor.requires_grad)
 
 
 def _root(tensor: Tensor) -> Any:
@@ -229,36 +343,3 @@ def _scalar(loss: Tensor) -> Tensor:
         given = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else type(loss).__name__
         raise TypeError(f"the loss function must return a scalar tensor, the sum over the samples; got {given}")
     return loss
-
-
-def only_tensor(output: Boundary) -> Tensor:
-    """The output of the network.
-
-    Raises:
-        TypeError: it is a tuple.
-    """
-    if isinstance(output, tuple):
-        raise TypeError(f"the last block must give one tensor for the loss, got a tuple of {len(output)}")
-    return output
-
-
-def _random_state(device: torch.device) -> list[Tensor]:
-    states = [torch.get_rng_state()]
-    return states if device.type != "cuda" else [*states, torch.cuda.get_rng_state(device)]
-
-
-@contextmanager
-def _random_numbers(states: list[Tensor], device: torch.device) -> Iterator[None]:
-    """Draw the random numbers again that followed these states."""
-    before = _random_state(device)
-    _set_random_state(states, device)
-    try:
-        yield
-    finally:
-        _set_random_state(before, device)
-
-
-def _set_random_state(states: list[Tensor], device: torch.device) -> None:
-    torch.set_rng_state(states[0])
-    if device.type == "cuda":
-        torch.cuda.set_rng_state(states[1], device)

@@ -1,14 +1,14 @@
-"""Messages between two ranks.
+"""Messages between ranks, in the groups that exchange.py writes down.
 
 Boundaries (activations one way, their gradients the other) may change shape from one micro-batch to the next. The first
-message of a kind carries a header that says how its tensors lie in memory; both sides remember it by the shape of the
-micro-batch, and from then on the receiver can ask for a message before it needs it, while it computes. One boundary is
-asked for ahead and one sent is under way at most, so what they hold is small and known.
-
-Sums and weights go as one row of bytes whose length both sides know.
+message of a kind goes over the control channel with a header that says how its tensors lie in memory; both sides
+remember that by the shape of the micro-batch, and from then on messages of that kind go over the data channel, whose
+order is proven. What is sent is held until the next message is ready, and no longer.
 """
 
-from collections.abc import Hashable, Iterator
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -19,7 +19,7 @@ from torch import Tensor
 
 from training.engine.layout import HEADER_LENGTH, BoundaryLayout, lay_out
 from training.engine.memory import LiveBytes
-from training.engine.ranks import SYNC, Ranks
+from training.engine.ranks import Ranks
 from training.engine.stage import Boundary
 from training.foundation.errors import GemslideError
 
@@ -36,18 +36,25 @@ class Work(Protocol):
     def wait(self) -> Any: ...
 
 
+Row = tuple[Tensor, int]
+"""Bytes in one dimension, and the rank that they go to or come from."""
+
+
 class Wire(Protocol):
-    """Moves flat rows of bytes between ranks, in order, without waiting."""
+    """Moves rows of bytes between ranks, without waiting."""
 
     device: torch.device
+    """Where rows of a group lie."""
 
-    def send(self, row: Tensor, peer: int, lane: int) -> Work: ...
+    def group(self, sends: Sequence[Row], receives: Sequence[Row]) -> tuple[list[Work], list[Work]]:
+        """One group on the data channel. Between two ranks rows arrive in order."""
 
-    def receive(self, row: Tensor, peer: int, lane: int) -> Work: ...
+    def send_first(self, header: list[int], rows: Sequence[Tensor], peer: int) -> list[Work]:
+        """A message of a new kind, on the control channel."""
 
-    def send_header(self, numbers: list[int], peer: int, lane: int) -> Work: ...
+    def receive_header(self, peer: int) -> list[int]: ...
 
-    def receive_header(self, peer: int, lane: int) -> list[int]: ...
+    def receive_first(self, row: Tensor, peer: int) -> Work: ...
 
 
 class GroupWire:
@@ -55,22 +62,27 @@ class GroupWire:
 
     def __init__(self, ranks: Ranks):
         self.device = ranks.wire
-        self._groups = ranks.groups
+        self._data, self._control = ranks.data, ranks.control
 
-    def send(self, row: Tensor, peer: int, lane: int) -> Work:
-        return _present(dist.isend(row, peer, group=self._groups[lane]))
+    def group(self, sends: Sequence[Row], receives: Sequence[Row]) -> tuple[list[Work], list[Work]]:
+        ops = [dist.P2POp(dist.isend, row, peer, self._data) for row, peer in sends]
+        ops += [dist.P2POp(dist.irecv, row, peer, self._data) for row, peer in receives]
+        works: list[Work] = list(dist.batch_isend_irecv(ops)) if ops else []
+        if len(works) < len(ops):
+            works *= len(ops)  # nccl: one for the whole group
+        return works[: len(sends)], works[len(sends) :]
 
-    def receive(self, row: Tensor, peer: int, lane: int) -> Work:
-        return _present(dist.irecv(row, peer, group=self._groups[lane]))
+    def send_first(self, header: list[int], rows: Sequence[Tensor], peer: int) -> list[Work]:
+        tensors = [torch.tensor(header, dtype=torch.int64), *(row.cpu() for row in rows if len(row))]
+        return [_Keeping(_present(dist.isend(tensor, peer, group=self._control)), tensor) for tensor in tensors]
 
-    def send_header(self, numbers: list[int], peer: int, lane: int) -> Work:
-        header = torch.tensor(numbers, dtype=torch.int64, device=self.device)
-        return _Keeping(self.send(header, peer, lane), header)
-
-    def receive_header(self, peer: int, lane: int) -> list[int]:
-        header = torch.zeros(HEADER_LENGTH, dtype=torch.int64, device=self.device)
-        self.receive(header, peer, lane).wait()
+    def receive_header(self, peer: int) -> list[int]:
+        header = torch.zeros(HEADER_LENGTH, dtype=torch.int64)
+        _present(dist.irecv(header, peer, group=self._control)).wait()
         return [int(number) for number in header.tolist()]
+
+    def receive_first(self, row: Tensor, peer: int) -> Work:
+        return _present(dist.irecv(row, peer, group=self._control))
 
 
 @dataclass(frozen=True)
@@ -78,31 +90,30 @@ class Route:
     """Where a boundary goes to or comes from."""
 
     peer: int
-    lane: int
     kind: Hashable
     """What decides its layout: messages of one kind between two ranks all lie in memory alike."""
     during: object
     """The action it serves, named in errors."""
 
 
+_NOBODY = Route(-1, None, "")
+
+
 @dataclass(frozen=True)
-class _Asked:
-    """A boundary asked for ahead."""
+class _Offered:
+    """A boundary that is ready to be sent."""
 
     route: Route
-    layout: BoundaryLayout
     rows: list[Tensor]
-    works: list[Work]
 
 
 @dataclass(frozen=True)
 class _InFlight:
-    """A row on its way. It keeps the tensor: the backend reads it until the wait returns."""
+    """Rows on their way. It keeps them: the backend reads them until the wait returns."""
 
-    work: Work
-    row: Tensor | None
-    peer: int
-    during: object
+    works: Sequence[Work]
+    rows: Sequence[Tensor]
+    route: Route
 
 
 class Transport:
@@ -111,148 +122,183 @@ class Transport:
     def __init__(self, ranks: Ranks, device: torch.device, *, wire: Wire | None = None, counter: LiveBytes):
         self._ranks = ranks
         self._device = device
-        self._wire = wire or GroupWire(ranks)
+        self.wire = wire or GroupWire(ranks)
         self._counter = counter
-        self._layouts: dict[tuple[int, int, Hashable], BoundaryLayout] = {}
-        self._asked: _Asked | None = None
-        self._boundaries: list[_InFlight] = []
-        self._rows: list[_InFlight] = []
+        self._layouts: dict[tuple[str, int, Hashable], BoundaryLayout] = {}
+        self._offered: dict[Hashable, _Offered] = {}
+        self._in_flight: list[_InFlight] = []
 
     # --- boundaries --------------------------------------------------------------------------------
 
-    def send(self, value: Boundary, route: Route) -> None:
-        """Send a boundary without waiting for its arrival; its memory stays until the next one is sent.
+    def offer(self, message: Hashable, value: Boundary, route: Route) -> None:
+        """Make a boundary ready to go in the group that `exchange` will name; what was sent before must have arrived.
 
         Raises:
             LostPeerError: the message before was not taken in time, or the peer is gone.
             ValueError: the layout cannot be described, or differs from that of earlier messages of its kind.
         """
-        self._flush(self._boundaries)
+        self.flush()
         layout, rows = lay_out(value)
-        known = self._layouts.get((route.peer, route.lane, route.kind))
-        header = layout.header() if known is None else []
-        if known is not None and known != layout:
+        known = self._layouts.setdefault(("to", route.peer, route.kind), layout)
+        if known != layout:
             raise ValueError(
                 f"{route.during} gave {layout}, but {known} before for inputs of the same shape; what goes from "
                 "stage to stage may depend on the shape of the network's input only. Cut elsewhere."
             )
-        self._layouts[route.peer, route.lane, route.kind] = layout
-        with self._naming(route.peer, route.during, "sending to"):
-            if header:
-                work = self._wire.send_header(header, route.peer, route.lane)
-                self._boundaries.append(_InFlight(work, None, route.peer, route.during))
-            for row in rows:
-                on_wire = row.to(self._wire.device)
-                self._counter.hold([on_wire])
-                work = self._wire.send(on_wire, route.peer, route.lane) if len(row) else _NOTHING
-                self._boundaries.append(_InFlight(work, on_wire, route.peer, route.during))
+        on_wire = [self._to_wire(row) for row in rows]
+        self._counter.hold(on_wire)
+        if known is not layout:
+            self._offered[message] = _Offered(route, on_wire)
+            return
+        header = layout.header()
+        with self._naming(route, "sending to"):
+            works = self.wire.send_first(header, on_wire, route.peer)
+        self._in_flight.append(_InFlight(works, on_wire, route))
 
-    def ask(self, route: Route) -> None:
-        """Let a boundary come in while this rank computes. Once at a time; the first of a kind cannot come early."""
-        layout = self._layouts.get((route.peer, route.lane, route.kind))
-        if self._asked is None and layout is not None:
-            self._asked = self._begin(route, layout)
-            self._counter.hold(self._asked.rows)
+    def exchange(self, gives: Sequence[Hashable], takes: Sequence[Route]) -> list[Boundary]:
+        """Give what was offered under these names and wait for what comes, in one group.
 
-    def receive(self, route: Route) -> Boundary:
-        """Wait for a boundary, laid out in memory as the sender had it.
-
-        Tensors that need a gradient come back as leaves that need one.
+        Returns:
+            boundaries laid out in memory as their senders had them. Tensors that need a gradient are leaves.
 
         Raises:
-            LostPeerError: nothing came within the timeout, or the peer is gone.
+            LostPeerError: nothing came within the timeout, or a peer is gone.
         """
-        if self._asked is not None and self._asked.route == route:
-            asked, self._asked = self._asked, None
-            self._counter.release(asked.rows)
-        else:
-            asked = self._begin(route, self._layout(route))
-        with self._naming(route.peer, route.during, "waiting for"):
-            for work in asked.works:
-                work.wait()
-        pairs = zip(asked.layout.tensors, asked.rows, strict=True)
-        received = tuple(layout.arrange(row.to(self._device)) for layout, row in pairs)
-        return received if asked.layout.is_tuple else received[0]
+        if not gives:
+            self.flush()  # the group before must have ended; where there are gives, `offer` has seen to that
+        offered = [self._offered.pop(message) for message in gives if message in self._offered]
+        layouts = [self._layouts.get(("from", route.peer, route.kind)) for route in takes]
+        pairs = [(route, layout) for route, layout in zip(takes, layouts, strict=True) if layout is not None]
+        rows = [self._rows_for(layout) for _, layout in pairs]
+        sends = [(row, give.route.peer) for give in offered for row in give.rows if len(row)]
+        receives = [(row, route.peer) for (route, _), mine in zip(pairs, rows, strict=True) for row in mine if len(row)]
+        with self._naming((*takes, *(give.route for give in offered), _NOBODY)[0], "meeting"):
+            sent, coming = self.wire.group(sends, receives)
+        for give in offered:
+            count = sum(len(row) > 0 for row in give.rows)
+            self._in_flight.append(_InFlight(sent[:count], give.rows, give.route))
+            sent = sent[count:]
+        return self._arrived(takes, pairs, rows, coming)
 
-    def _layout(self, route: Route) -> BoundaryLayout:
-        key = (route.peer, route.lane, route.kind)
-        if key not in self._layouts:
-            with self._naming(route.peer, route.during, "waiting for"):
-                self._layouts[key] = BoundaryLayout.of_header(self._wire.receive_header(route.peer, route.lane))
-        return self._layouts[key]
+    def _arrived(
+        self,
+        takes: Sequence[Route],
+        known: Sequence[tuple[Route, BoundaryLayout]],
+        rows: Sequence[list[Tensor]],
+        coming: list[Work],
+    ) -> list[Boundary]:
+        received = {}
+        for (route, layout), mine in zip(known, rows, strict=True):
+            with self._naming(route, "waiting for"):
+                for _ in range(sum(len(row) > 0 for row in mine)):
+                    coming.pop(0).wait()
+            received[route] = layout, mine
+        for route in takes:
+            if route not in received:
+                received[route] = self._first(route)
+        return [self._arrange(*received[route]) for route in takes]
 
-    def _begin(self, route: Route, layout: BoundaryLayout) -> _Asked:
-        rows = [torch.empty(t.num_bytes, dtype=torch.uint8, device=self._wire.device) for t in layout.tensors]
-        with self._naming(route.peer, route.during, "waiting for"):
-            works = [self._wire.receive(row, route.peer, route.lane) for row in rows if len(row)]
-        return _Asked(route, layout, rows, works)
+    def _first(self, route: Route) -> tuple[BoundaryLayout, list[Tensor]]:
+        with self._naming(route, "waiting for"):
+            layout = BoundaryLayout.of_header(self.wire.receive_header(route.peer))
+        self._layouts["from", route.peer, route.kind] = layout
+        rows = [torch.empty(tensor.num_bytes, dtype=torch.uint8) for tensor in layout.tensors]
+        with self._naming(route, "waiting for"):
+            for row in rows:
+                if len(row):
+                    self.wire.receive_first(row, route.peer).wait()
+        return layout, rows
 
-    # --- rows of known length ----------------------------------------------------------------------
+    def _rows_for(self, layout: BoundaryLayout) -> list[Tensor]:
+        return [self._empty_row(tensor.num_bytes) for tensor in layout.tensors]
 
-    def send_row(self, row: Tensor, *, peer: int, during: object) -> None:
-        """Send bytes of a length that the receiver knows, without waiting for their arrival."""
-        self._flush(self._rows)
-        on_wire = row.to(self._wire.device)
-        with self._naming(peer, during, "sending to"):
-            self._rows.append(_InFlight(self._wire.send(on_wire, peer, SYNC), on_wire, peer, during))
-
-    def receive_row(self, num_bytes: int, *, peer: int, during: object) -> Tensor:
-        """Wait for bytes."""
-        row = torch.empty(num_bytes, dtype=torch.uint8, device=self._wire.device)
-        with self._naming(peer, during, "waiting for"):
-            self._wire.receive(row, peer, SYNC).wait()
-        return row.to(self._device)
+    def _arrange(self, layout: BoundaryLayout, rows: Sequence[Tensor]) -> Boundary:
+        tensors = tuple(
+            each.arrange(row.to(self._device, non_blocking=True))
+            for each, row in zip(layout.tensors, rows, strict=True)
+        )
+        return tensors if layout.is_tuple else tensors[0]
 
     def flush(self) -> None:
         """Wait until everything sent has been taken, and release it."""
-        self._flush(self._boundaries)
-        self._flush(self._rows)
+        while self._in_flight:
+            message = self._in_flight.pop(0)
+            with self._naming(message.route, "sending to"):
+                for work in message.works:
+                    work.wait()
+            self._counter.release(message.rows)
 
-    def _flush(self, in_flight: list[_InFlight]) -> None:
-        while in_flight:
-            message = in_flight.pop(0)
-            with self._naming(message.peer, message.during, "sending to"):
-                message.work.wait()
-            if message.row is not None and in_flight is self._boundaries:
-                self._counter.release([message.row])
+    # --- rows of known length, between all ranks that hold a stage -----------------------------------
 
-    # --- all ranks ---------------------------------------------------------------------------------
+    def swap(self, rows: Mapping[int, Tensor], num_bytes: Mapping[int, int], *, during: object) -> dict[int, Tensor]:
+        """Give each peer its row and take one from each, in one group; every side knows the lengths.
+
+        Args:
+            rows: by peer, uint8; the same tensor may go to several.
+            num_bytes: by peer, of what comes.
+        """
+        self.flush()
+        unique = {id(row): row if row.device == self.wire.device else self._to_wire(row) for row in rows.values()}
+        sends = [(unique[id(row)], peer) for peer, row in rows.items() if len(row)]
+        coming = {peer: self._empty_row(count) for peer, count in num_bytes.items()}
+        receives = [(row, peer) for peer, row in coming.items() if len(row)]
+        with self._naming(Route(-1, None, during), "meeting"):
+            sent, received = self.wire.group(sends, receives)
+        for work, (_, peer) in zip((*received, *sent), (*receives, *sends), strict=True):
+            with self._naming(Route(peer, None, during), "exchanging with"):
+                work.wait()
+        return {peer: row.to(self._device) for peer, row in coming.items()}
+
+    # --- all ranks, over the control channel ---------------------------------------------------------
 
     def sum_over_ranks(self, vector: Tensor, *, during: object) -> Tensor:
-        """Add up a vector over all ranks. Exact where only one rank has a non-zero entry."""
+        """Add up a CPU vector over all ranks. Exact where only one rank has a non-zero entry."""
         if self._ranks.num_ranks == 1:
             return vector
-        on_wire = vector.to(self._wire.device)
-        with self._naming(None, during, "adding up with"):
-            dist.all_reduce(on_wire, group=self._ranks.sync_group)
-        return on_wire.cpu()
+        total = vector.cpu()
+        with self._naming(Route(-1, None, during), "adding up with"):
+            dist.all_reduce(total, group=self._ranks.control)
+        return total
 
     def broadcast(self, tensor: Tensor, *, source: int, during: object) -> Tensor:
-        """Give every rank the source's tensor; the others pass one of the same size."""
-        if self._ranks.num_ranks == 1 or not tensor.numel():
-            return tensor
-        on_wire = tensor.to(self._wire.device)
-        with self._naming(source, during, "sharing what belongs to"):
-            dist.broadcast(on_wire, source, group=self._ranks.sync_group)
-        return on_wire.to(self._device)
+        """Give every rank the source's tensor, in CPU memory; the others pass one of the same size."""
+        tensor = tensor.cpu()
+        if self._ranks.num_ranks > 1 and tensor.numel():
+            with self._naming(Route(source, None, during), "sharing what belongs to"):
+                dist.broadcast(tensor, source, group=self._ranks.control)
+        return tensor
 
-    def share(self, value: Any, *, source: int, during: object) -> Any:
-        """Give every rank the source's object; the others pass None."""
-        shared = [value]
-        if self._ranks.num_ranks > 1:
-            with self._naming(source, during, "sharing what belongs to"):
-                dist.broadcast_object_list(shared, source, group=self._ranks.sync_group)
-        return shared[0]
+    def share(self, value: Any, *, during: object) -> list[Any]:
+        """Every rank's object, by rank, on every rank."""
+        if self._ranks.num_ranks == 1:
+            return [value]
+        shared = [None] * self._ranks.num_ranks
+        with self._naming(Route(-1, None, during), "sharing with"):
+            dist.all_gather_object(shared, value, group=self._ranks.control)
+        return shared
+
+    def _empty_row(self, num_bytes: int) -> Tensor:
+        staged = self._device.type == "cuda" and self.wire.device.type == "cpu"
+        return torch.empty(num_bytes, dtype=torch.uint8, device=self.wire.device, pin_memory=staged)
+
+    def _to_wire(self, row: Tensor) -> Tensor:
+        """Through pinned memory where a GPU's ranks talk over gloo."""
+        return row if row.device == self.wire.device else self._empty_row(len(row)).copy_(row)
 
     @contextmanager
-    def _naming(self, peer: int | None, during: object, doing: str) -> Iterator[None]:
-        """Turn an error of the backend, which knows addresses only, into one that knows ranks and work."""
+    def _naming(self, route: Route, doing: str) -> Iterator[None]:
+        """Turn an error of the backend, which knows addresses only, into one that knows ranks and work.
+
+        What the device itself reports (no memory, an assertion in a kernel) keeps its own name.
+        """
         try:
             yield
+        except (torch.OutOfMemoryError, torch.AcceleratorError):
+            raise
         except RuntimeError as error:
-            other = "the other ranks" if peer is None else f"rank {peer}"
+            other = "the other ranks" if route.peer < 0 else f"rank {route.peer}"
             raise LostPeerError(
-                f"rank {self._ranks.rank} in ({during}), {doing} {other}: no answer within "
+                f"rank {self._ranks.rank} in ({route.during}), {doing} {other}: no answer within "
                 f"{self._ranks.timeout_s:g} s, or the connection broke. Look at the log of {other} first; "
                 f"if it was only slow, raise the timeout. ({error})"
             ) from error
@@ -267,16 +313,6 @@ class _Keeping:
 
     def wait(self) -> Any:
         return self.work.wait()
-
-
-class _Done:
-    """Nothing to wait for."""
-
-    def wait(self) -> None:
-        return None
-
-
-_NOTHING = _Done()
 
 
 def _present(work: dist.Work | None) -> Work:

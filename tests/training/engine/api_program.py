@@ -10,22 +10,21 @@ import torch
 from tests.training.engine.small_networks import loss, make_batch, make_blocks, plan_of
 from training import engine
 
-NETWORKS_TO_SPLIT = ("unet", "integers", "unused", "relu-chain")
+NETWORKS_TO_SPLIT = ("unet", "integers", "dropout", "handed-on", "relu-chain")
 
 
-def learn(network: str, strategy: str, **options: Any) -> dict[str, Any]:
+def learn(network: str, strategy: str, ranks: engine.Ranks, **options: Any) -> dict[str, Any]:
     """Three steps, the last with another number of micro-batches; then what this rank knows."""
     blocks = make_blocks(network)
     plan = plan_of(blocks, strategy, num_microbatches=4, clip_norm=0.5, **options)
-    results = [engine.train_step(blocks, loss, make_batch(count, last=1), plan) for count in (4, 4, 3)]
-    outputs = engine.forward_only(blocks, make_batch(3, last=1), plan)
-    engine.gather(blocks, plan)
+    one = engine.Engine(blocks, plan, ranks=ranks)
+    results = [one.train_step(make_batch(count, last=1), loss) for count in (4, 4, 3)]
     return {
         "losses": [result.losses for result in results],
         "loss": [result.loss for result in results],
         "norms": [result.gradient_norm for result in results],
-        "outputs": outputs,
-        "state": torch.nn.Sequential(*blocks).state_dict(),
+        "outputs": one.forward_only(make_batch(3, last=1)),
+        "state": one.full_state_dict(),
     }
 
 
@@ -33,8 +32,9 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     folder, *strategies = sys.argv[1:]
     found = {}
+    ranks = engine.connect_ranks(timeout_s=240)
     for strategy in strategies:
         numbers = {"data_parallel": 2} if strategy == "single" else {"num_stages": 2}
-        found[strategy] = {network: learn(network, strategy, **numbers) for network in NETWORKS_TO_SPLIT}
+        found[strategy] = {network: learn(network, strategy, ranks, **numbers) for network in NETWORKS_TO_SPLIT}
     torch.save(found, Path(folder) / f"rank{os.environ['RANK']}.pt")
-    engine.close()
+    ranks.close()

@@ -130,16 +130,16 @@ def shared_network() -> list[nn.Module]:
     return [nn.Conv2d(3, 6, 1), shared, nn.Tanh(), shared, Head(6)]
 
 
-class Unused(nn.Module):
-    """Has a weight that the result does not depend on, and hands a tensor on that nobody uses."""
+class HandsOn(nn.Module):
+    """Hands a tensor on that nobody uses."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.idle = nn.Linear(2, 2)
         self.conv = nn.Conv2d(3, 4, 1)
 
     def forward(self, x_nchw: Tensor) -> tuple[Tensor, Tensor]:
-        return self.conv(x_nchw), x_nchw * self.idle.weight[0, 0]
+        features_nchw = self.conv(x_nchw)
+        return features_nchw, features_nchw.square()
 
 
 class First(nn.Module):
@@ -147,8 +147,8 @@ class First(nn.Module):
         return pair[0]
 
 
-def unused_network() -> list[nn.Module]:
-    return [Unused(), First(), Head(4)]
+def handing_network() -> list[nn.Module]:
+    return [HandsOn(), First(), Head(4)]
 
 
 NETWORKS: dict[str, Callable[[], list[nn.Module]]] = {
@@ -159,7 +159,7 @@ NETWORKS: dict[str, Callable[[], list[nn.Module]]] = {
     "integers": integer_network,
     "frozen": frozen_network,
     "shared": shared_network,
-    "unused": unused_network,
+    "handed-on": handing_network,
 }
 
 

@@ -1,8 +1,10 @@
+from itertools import pairwise
+
 import pytest
 import torch
 from torch import nn
 
-from training.engine.batchnorm import record_statistics, replay_statistics, statistics_like, tracking_layers
+from training.engine.batchnorm import RunningStatistics
 
 CLOSE = {"rtol": 3e-7, "atol": 3e-7}
 
@@ -20,12 +22,14 @@ def microbatches(count=6):
     return [3 * torch.randn(2, 5, 6, 7) + k for k in range(count)]
 
 
-def recorded_out_of_order(module, images):
+def recorded_in_order(module, images, *, reverse=False):
+    running = RunningStatistics(module)
     recorded = {}
     for k in [*range(len(images) // 2, len(images)), *range(len(images) // 2)]:
-        with record_statistics(tracking_layers(module)) as recorded[k]:
+        with running.record() as recorded[k]:
             module(images[k])
-    return recorded
+    running.replay([recorded[k] for k in sorted(recorded, reverse=reverse)], slice(0, len(running)))
+    running.count(len(images))
 
 
 @pytest.mark.parametrize("momentum", [0.1, 0.3, None])
@@ -34,29 +38,58 @@ def test_replay_equals_sequential_batchnorm(momentum):
     for images_nchw in microbatches():
         sequential(images_nchw)
 
-    replay_statistics([replayed], recorded_out_of_order(replayed, microbatches()))
+    recorded_in_order(replayed, microbatches())
 
     torch.testing.assert_close(replayed.running_mean, sequential.running_mean, **CLOSE)
     torch.testing.assert_close(replayed.running_var, sequential.running_var, **CLOSE)
     assert replayed.num_batches_tracked == 6
 
 
+def test_a_second_step_without_momentum_goes_on_averaging():
+    sequential, replayed = layer(None), layer(None)
+    for images_nchw in [*microbatches(), *microbatches(4)]:
+        sequential(images_nchw)
+
+    recorded_in_order(replayed, microbatches())
+    recorded_in_order(replayed, microbatches(4))
+
+    torch.testing.assert_close(replayed.running_mean, sequential.running_mean, **CLOSE)
+    assert replayed.num_batches_tracked == 10
+
+
 def test_the_order_of_replay_matters():
     """Otherwise the test above could not tell a replay in the order of recording."""
     forwards, backwards = layer(), layer()
-    recorded = recorded_out_of_order(forwards, microbatches())
-    replay_statistics([forwards], recorded)
-    replay_statistics([backwards], {-k: statistics for k, statistics in recorded.items()})
+    recorded_in_order(forwards, microbatches())
+    recorded_in_order(backwards, microbatches(), reverse=True)
 
     assert not torch.allclose(forwards.running_mean, backwards.running_mean, **CLOSE)
 
 
+@pytest.mark.parametrize("pieces", [2, 3, 7])
+def test_replay_in_parts_has_the_bits_of_replay_in_one(pieces):
+    """Each rank blends its own columns: a fused product would have other bits at the end of a row."""
+    rows = []
+    for count in (1, pieces):
+        torch.manual_seed(1)
+        parts = RunningStatistics(nn.Sequential(nn.BatchNorm2d(5), nn.BatchNorm2d(6)))
+        recorded = [torch.rand(len(parts)) for _ in range(5)]
+        bounds = [len(parts) * i // count for i in range(count + 1)]
+        for start, stop in pairwise(bounds):
+            parts.replay([row[start:stop] for row in recorded], slice(start, stop))
+        rows.append(parts.row.clone())
+
+    assert len(rows[0]) == 22
+    assert torch.equal(*rows)
+
+
 def test_recording_leaves_layer_and_output_alone():
     module, plain = layer(), layer()
+    running = RunningStatistics(module)
     images_nchw = microbatches()[0]
     before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
 
-    with record_statistics([module]):
+    with running.record():
         output_nchw = module(images_nchw)
 
     assert torch.equal(output_nchw, plain(images_nchw))
@@ -66,9 +99,10 @@ def test_recording_leaves_layer_and_output_alone():
 
 def test_a_failed_forward_leaves_the_layer_alone():
     module = layer()
+    running = RunningStatistics(module)
     mean_before = module.running_mean.clone()
 
-    with pytest.raises(RuntimeError), record_statistics([module]):
+    with pytest.raises(RuntimeError), running.record():
         module(torch.randn(2, 4, 6, 7))
 
     assert torch.equal(module.running_mean, mean_before)
@@ -79,22 +113,21 @@ def test_recorded_statistics_are_mean_and_unbiased_variance():
     module = layer()
     images_nchw = microbatches()[0]
 
-    with record_statistics([module]) as recorded:
+    with RunningStatistics(module).record() as recorded:
         module(images_nchw)
 
-    torch.testing.assert_close(recorded[0], images_nchw.mean((0, 2, 3)))
-    torch.testing.assert_close(recorded[1], images_nchw.var((0, 2, 3), unbiased=True))
-    assert [tensor.shape for tensor in recorded] == [tensor.shape for tensor in statistics_like([module])]
+    torch.testing.assert_close(recorded[:5], images_nchw.mean((0, 2, 3)))
+    torch.testing.assert_close(recorded[5:], images_nchw.var((0, 2, 3), unbiased=True))
 
 
 def test_old_statistics_that_overflowed_do_not_leak_in():
     module = layer()
     module.running_mean.fill_(float("inf"))
 
-    with record_statistics([module]) as recorded:
+    with RunningStatistics(module).record() as recorded:
         module(microbatches()[0])
 
-    assert recorded[0].isfinite().all()
+    assert recorded.isfinite().all()
 
 
 def test_frozen_and_untracked_layers_are_left_out():
@@ -102,4 +135,18 @@ def test_frozen_and_untracked_layers_are_left_out():
     untracked = nn.BatchNorm2d(5, track_running_stats=False)
     tracked = nn.BatchNorm2d(5)
 
-    assert tracking_layers(nn.Sequential(frozen, untracked, nn.GroupNorm(1, 5), tracked)) == [tracked]
+    assert len(RunningStatistics(nn.Sequential(frozen, untracked, nn.GroupNorm(1, 5), tracked))) == 10
+
+
+def test_the_layers_look_into_the_row():
+    """Loading a state or replaying a step changes both at once."""
+    module = layer()
+    running = RunningStatistics(module)
+    module.load_state_dict({**module.state_dict(), "running_mean": torch.arange(5.0)})
+
+    assert running.row[:5].tolist() == [0, 1, 2, 3, 4]
+
+
+def test_statistics_of_several_types_are_refused():
+    with pytest.raises(ValueError, match="keep statistics of several types or devices"):
+        RunningStatistics(nn.Sequential(nn.BatchNorm2d(2), nn.BatchNorm2d(2).double()))

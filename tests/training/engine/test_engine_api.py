@@ -1,4 +1,4 @@
-"""The functions for a user's own list of blocks, in one process and under torchrun."""
+"""The engine for a user's own list of blocks, in one process and under torchrun."""
 
 import os
 import subprocess
@@ -21,8 +21,6 @@ STRATEGIES = ("single", "mp-basic", "master", "gpipe", "1f1b", "chimera")
 @pytest.fixture(autouse=True)
 def _alone(monkeypatch, one_thread):
     monkeypatch.delenv("WORLD_SIZE", raising=False)
-    yield
-    engine.close()
 
 
 def run(*command: object, num_ranks: int = 1) -> str:
@@ -56,12 +54,12 @@ def test_the_example_prints_the_same_losses_however_it_is_started(arguments):
 
 
 def test_two_ranks_learn_what_one_learns_under_every_strategy(tmp_path):
-    """Several networks and plans in one program; each rank has everything after `gather`."""
+    """Several networks and plans in one program; each rank has everything in the end."""
     run(api_program.__file__, tmp_path, *STRATEGIES, num_ranks=2)
     ranks = [torch.load(tmp_path / f"rank{rank}.pt") for rank in range(2)]
 
     for network in api_program.NETWORKS_TO_SPLIT:
-        expected = api_program.learn(network, "single")
+        expected = api_program.learn(network, "single", engine.alone())
         for found in (rank[strategy][network] for rank in ranks for strategy in STRATEGIES):
             assert [found[what] for what in ("loss", "losses", "norms")] == [
                 expected[what] for what in ("loss", "losses", "norms")
@@ -83,16 +81,17 @@ def test_a_step_of_a_multilayer_perceptron_is_a_step_of_plain_pytorch():
     inputs_nk, targets_nk = torch.randn(6, 5), torch.randn(6, 2)
     batch = engine.split(inputs_nk, targets_nk, microbatch_size=6)
 
+    one = engine.Engine(blocks, plan)
     for _ in range(3):
-        result = engine.train_step(blocks, squared_error, batch, plan)
+        result = one.train_step(batch, squared_error)
         value = squared_error(model(inputs_nk), targets_nk) / 6
         optimizer.zero_grad()
         value.backward()
         optimizer.step()
-        assert result == engine.StepResult(value.item(), (value.item(),), None)
+        assert (result.loss, result.losses) == (value.item(), (value.item(),))
 
     assert all(torch.equal(*pair) for pair in zip(plain_weights(blocks), model.parameters(), strict=True))
-    assert torch.equal(engine.forward_only(blocks, batch, plan)[0], model(inputs_nk).detach())
+    assert torch.equal(one.forward_only(batch)[0], model(inputs_nk).detach())
 
 
 def squared_error(outputs_nk, targets_nk):
@@ -120,8 +119,8 @@ def test_every_sample_counts_alike_however_the_batch_is_split():
     for size in (7, 3, 1):
         torch.manual_seed(3)
         blocks = [nn.Linear(5, 2)]
-        plan = plan_of(blocks)
-        engine.train_step(blocks, squared_error, engine.split(inputs_nk, targets_nk, microbatch_size=size), plan)
+        batch = engine.split(inputs_nk, targets_nk, microbatch_size=size)
+        engine.Engine(blocks, plan_of(blocks)).train_step(batch, squared_error)
         weights.append(blocks[0].weight.detach())
 
     torch.testing.assert_close(weights[1], weights[0])
@@ -141,49 +140,38 @@ def test_any_class_with_the_methods_of_a_batch_will_do():
             return torch.zeros(self.shapes[microbatch][0], dtype=torch.int64)
 
     blocks = make_blocks("relu-chain")
-    result = engine.train_step(blocks, loss, Tiles(), plan_of(blocks))
+    one = engine.Engine(blocks, plan_of(blocks))
 
-    assert len(result.losses) == 2
-    assert [len(output) for output in engine.forward_only(blocks, Tiles(), plan_of(blocks))] == [2, 1]
+    assert len(one.train_step(Tiles(), loss).losses) == 2
+    assert [len(output) for output in one.forward_only(Tiles())] == [2, 1]
 
 
 def test_the_blocks_are_trained_in_place():
     blocks = make_blocks("unet")
     before = [weight.clone() for weight in plain_weights(blocks)]
 
-    engine.train_step(blocks, loss, make_batch(2), plan_of(blocks))
+    engine.Engine(blocks, plan_of(blocks)).train_step(make_batch(2), loss)
 
     assert not any(torch.equal(*pair) for pair in zip(before, plain_weights(blocks), strict=True))
-
-
-def test_other_blocks_under_the_same_plan_are_refused():
-    blocks = make_blocks("relu-chain")
-    plan = plan_of(blocks)
-    engine.train_step(blocks, loss, make_batch(1), plan)
-
-    for others in (make_blocks("relu-chain"), blocks[:-1], [*blocks[1:], blocks[0]]):
-        with pytest.raises(ValueError, match="trains other blocks already; make a plan for each network"):
-            engine.train_step(others, loss, make_batch(1), plan)
-    assert engine.train_step(list(blocks), loss, make_batch(1), plan).loss > 0
 
 
 def test_a_plan_for_more_ranks_than_there_are_is_refused():
     blocks = make_blocks("relu-chain")
 
     with pytest.raises(ValueError, match="master with 2 stages and 1 groups needs 2 ranks, got 1; start 2 processes"):
-        engine.train_step(blocks, loss, make_batch(2), plan_of(blocks, "master", num_stages=2, num_microbatches=2))
+        engine.Engine(blocks, plan_of(blocks, "master", num_stages=2, num_microbatches=2))
 
 
-def test_two_plans_in_one_program_do_not_disturb_each_other():
-    alone = make_blocks("unet")
-    plan = plan_of(alone)
-    expected = [engine.train_step(alone, loss, make_batch(2), plan).loss for _ in range(3)]
+def test_two_engines_in_one_program_do_not_disturb_each_other():
+    expected_of = make_blocks("unet")
+    alone = engine.Engine(expected_of, plan_of(expected_of))
+    expected = [alone.train_step(make_batch(2), loss).loss for _ in range(3)]
 
-    first, second = make_blocks("unet"), make_blocks("relu-chain")
-    plans = plan_of(first), plan_of(second)
+    blocks = [make_blocks("unet"), make_blocks("dropout")]
+    first, second = (engine.Engine(each, plan_of(each)) for each in blocks)
     found = []
     for _ in range(3):
-        found.append(engine.train_step(first, loss, make_batch(2), plans[0]).loss)
-        engine.train_step(second, loss, make_batch(3), plans[1])
+        found.append(first.train_step(make_batch(2), loss).loss)
+        second.train_step(make_batch(3), loss)
 
     assert found == expected

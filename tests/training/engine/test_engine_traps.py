@@ -15,6 +15,7 @@ from training.engine.memory import LiveBytes
 from training.engine.predict import predict_memory
 from training.engine.ranks import Ranks
 from training.engine.recompute import Recompute
+from training.engine.saved import Saver
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -44,7 +45,7 @@ def test_after_a_step_that_failed_there_is_no_next(strategy):
 
 def test_a_graph_that_is_thrown_away_counts_no_longer():
     counter = LiveBytes(enabled=True)
-    with counter.watch():
+    with Saver("keep", counter).watch():
         result = torch.randn(10, requires_grad=True).exp()
 
     assert counter.now == 40
@@ -85,8 +86,8 @@ def test_only_the_stage_with_the_loss_keeps_the_output_of_its_last_recomputed_se
 
     first, _ = predict_memory(blocks, loss, make_batch(4), plan)
 
-    # Of each micro-batch the inputs of both blocks; one output is under way, and one gradient comes in ahead.
-    assert first.after_bytes[3] == (4 * 2 + 1 + 1) * IMAGE_BYTES
+    # Of each micro-batch the inputs of both blocks; one output is under way.
+    assert first.after_bytes[3] == (4 * 2 + 1) * IMAGE_BYTES
 
 
 def received_gradients_alive(ranks: Ranks, num_microbatches: int) -> list[bool]:
@@ -102,15 +103,15 @@ def received_gradients_alive(ranks: Ranks, num_microbatches: int) -> list[bool]:
     received: list[weakref.ref[object]] = []
     blocks = [nn.Sequential(nn.Conv2d(3, 3, 1), Watching()), nn.Conv2d(3, 3, 1), nn.Tanh(), Head(3)]
     one = Engine(blocks, plan_of(blocks, "gpipe", num_stages=2, recompute=Recompute(1)), ranks=ranks)
-    receive = one._transport.receive
+    exchange = one._transport.exchange
 
-    def watched(route):
-        boundary = receive(route)
-        if ranks.rank == 0:
-            received.append(weakref.ref(boundary[0]))
-        return boundary
+    def watched(gives, takes):
+        boundaries = exchange(gives, takes)
+        if ranks.rank == 0 and boundaries:
+            received.append(weakref.ref(boundaries[0][0]))
+        return boundaries
 
-    one._transport.receive = watched
+    one._transport.exchange = watched
     one.train_step(make_batch(num_microbatches), loss)
     return found
 
@@ -157,13 +158,13 @@ def test_a_tuple_at_the_end_is_refused_in_forward_only_too():
         Engine(blocks, plan_of(blocks)).forward_only(make_batch(1))
 
 
-def test_closing_lets_go_of_the_networks():
+def test_an_engine_that_is_let_go_of_lets_go_of_its_network():
     blocks = make_blocks("relu-chain")
-    engine.train_step(blocks, loss, make_batch(1), plan_of(blocks))
+    one = Engine(blocks, plan_of(blocks, recompute=Recompute(rest="norm")), count_bytes=True)
+    one.train_step(make_batch(1), loss)
     block = weakref.ref(blocks[0])
 
-    engine.close()
-    del blocks
+    del blocks, one
     gc.collect()
 
     assert block() is None

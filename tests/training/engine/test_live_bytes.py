@@ -9,6 +9,7 @@ from training.engine.engine import Engine
 from training.engine.memory import LiveBytes
 from training.engine.partition import fake_tensors, without_memory
 from training.engine.recompute import Recompute
+from training.engine.saved import Saver
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -30,7 +31,7 @@ def test_a_chain_keeps_what_backward_needs():
     counter = counting()
     x_nchw = image().requires_grad_()
 
-    with counter.watch():
+    with Saver("keep", counter).watch():
         result = x_nchw.square().exp().sum()
 
     assert counter.now == counter.peak == 2 * IMAGE_BYTES
@@ -67,7 +68,7 @@ def test_an_in_place_relu_and_its_input_count_once():
     convolution = nn.Conv2d(3, 5, 1)
     counter = counting(convolution)
 
-    with counter.watch():
+    with Saver("keep", counter).watch():
         output_nchw = convolution(image()).relu_()
         output_nchw = output_nchw.square()
 
@@ -81,7 +82,7 @@ def test_weights_and_buffers_are_left_out():
     model = nn.Sequential(nn.Conv2d(3, 64, 3), nn.BatchNorm2d(64)).eval()
     counter = counting(model)
 
-    with counter.watch():
+    with Saver("keep", counter).watch():
         output_nchw = model(torch.randn(1, 3, 3, 3))
 
     kept = [counter.now]
@@ -106,7 +107,7 @@ def test_autograd_and_the_executor_count_a_shared_tensor_once():
     x_nchw = image().requires_grad_()
     counter.hold([x_nchw])
 
-    with counter.watch():
+    with Saver("keep", counter).watch():
         result = x_nchw.square().sum()
     assert counter.now == IMAGE_BYTES
 
@@ -131,7 +132,7 @@ def test_switched_off_it_counts_nothing():
     counter = LiveBytes()
     x_nchw = image().requires_grad_()
     counter.hold([x_nchw])
-    with counter.watch():
+    with Saver("keep", counter).watch():
         kept = x_nchw.exp()
 
     assert (counter.now, counter.peak, kept.grad_fn._saved_result.shape) == (0, 0, x_nchw.shape)
@@ -139,7 +140,7 @@ def test_switched_off_it_counts_nothing():
 
 def kept_bytes(blocks, images_nchw):
     counter = counting(blocks)
-    with counter.watch():
+    with Saver("keep", counter).watch():
         output = blocks(images_nchw)
     kept = counter.now
     output.sum().backward()

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from tests.training.engine.small_networks import HW, NETWORKS, Head, loss, make_batch, make_blocks, plan_of, train
+from training import engine
 from training.engine.engine import Engine
 from training.engine.recompute import Recompute, Segment
 
@@ -20,6 +21,10 @@ SETTINGS = {
     "a prefix": Recompute(1, prefix=(2,)),
     "a prefix in pairs": Recompute(2, prefix=(3,)),
     "an empty prefix": Recompute(1, prefix=(0,)),
+    "norm": Recompute(rest="norm"),
+    "offload": Recompute(rest="offload"),
+    "a prefix, then norm": Recompute(1, prefix=(2,), rest="norm"),
+    "a prefix, then offload": Recompute(2, prefix=(2,), rest="offload"),
 }
 
 
@@ -30,7 +35,7 @@ def test_segments_cut_a_stage_from_its_start(every, prefix, num_blocks):
     segments = Recompute(every, None if prefix is None else (0, prefix)).segments(1, num_blocks)
 
     assert [block for segment in segments for block in segment.blocks] == list(range(num_blocks))
-    again = [segment for segment in segments if segment.recomputed]
+    again = [segment for segment in segments if segment.policy == "recompute"]
     wanted = 0 if not every else (num_blocks if prefix is None else prefix)
     assert sum(len(segment.blocks) for segment in again) == wanted
     assert all(len(segment.blocks) == every for segment in again[:-1])
@@ -41,9 +46,9 @@ def test_segments_cut_a_stage_from_its_start(every, prefix, num_blocks):
 
 def test_the_rest_behind_the_prefix_is_kept_as_one():
     assert Recompute(2, prefix=(3,)).segments(0, 6) == [
-        Segment(range(2), recomputed=True),
-        Segment(range(2, 3), recomputed=True),
-        Segment(range(3, 6), recomputed=False),
+        Segment(range(2), "recompute"),
+        Segment(range(2, 3), "recompute"),
+        Segment(range(3, 6), "keep"),
     ]
 
 
@@ -90,14 +95,48 @@ def test_the_networks_really_learn():
         assert any(not torch.equal(before[name], after[name]) for name in before), network
 
 
-def test_dropout_draws_new_numbers_for_every_microbatch():
-    torch.manual_seed(5)
-    different = train("dropout", steps=1)
+def dropped(num_steps: int, seed: int = 0, **options) -> list[tuple[float, ...]]:
+    """Losses of a network with dropout whose weights stay as they are, over the same batch again and again."""
     blocks = make_blocks("dropout")
-    one = Engine(blocks, plan_of(blocks, num_microbatches=3))
-    torch.manual_seed(12)
+    plan = plan_of(blocks, num_microbatches=3, seed=seed, make_optimizer=no_learning, **options)
+    one = Engine(blocks, plan)
+    return [one.train_step(SAME, loss).losses for _ in range(num_steps)]
 
-    assert one.train_step(make_batch(3), loss).losses != tuple(different["losses"].tolist())
+
+def no_learning(weights):
+    return torch.optim.SGD(weights, lr=0.0)
+
+
+SAME = engine.TensorBatch(make_batch(1).parts * 3)
+
+
+def test_dropout_draws_new_numbers_in_every_step_microbatch_and_run():
+    first, second = dropped(2)
+
+    assert len({*first, *second}) == 6
+    assert dropped(2) == [first, second]
+    assert dropped(1, seed=1) != [first]
+
+
+def test_dropout_goes_on_where_a_run_stopped():
+    blocks = make_blocks("dropout")
+    resumed = Engine(blocks, plan_of(blocks, num_microbatches=3, make_optimizer=no_learning))
+    resumed.steps_done = 1
+
+    assert resumed.train_step(SAME, loss).losses == dropped(2)[1]
+
+
+def test_each_block_draws_numbers_of_its_own():
+    class Noted(nn.Dropout):
+        def forward(self, x_nchw: Tensor) -> Tensor:
+            masks.append(super().forward(torch.ones(1, 1, 8, 8)))
+            return x_nchw
+
+    masks: list[Tensor] = []
+    blocks = [Noted(), Noted(), nn.Conv2d(3, 4, 1), Head(4)]
+    Engine(blocks, plan_of(blocks)).train_step(make_batch(1), loss)
+
+    assert not torch.equal(*masks)
 
 
 class Counting(nn.Module):
@@ -117,9 +156,12 @@ class Counting(nn.Module):
     ("recompute", "forwards"),
     [
         (Recompute(), ["G", "G", "G"]),
-        (Recompute(1), ["_G", "_G", "_G"]),
-        (Recompute(2), ["_G", "_G", "_G"]),
+        (Recompute(1), ["_G", "_G", "G"]),  # backward of the last segment follows its forward at once
+        (Recompute(2), ["_G", "_G", "G"]),
+        (Recompute(3), ["G", "G", "G"]),
         (Recompute(1, prefix=(2,)), ["_G", "_G", "G"]),
+        (Recompute(rest="norm"), ["G", "G", "G"]),
+        (Recompute(rest="offload"), ["G", "G", "G"]),
     ],
 )
 def test_a_recomputed_block_runs_once_without_and_once_with_a_graph(recompute, forwards):

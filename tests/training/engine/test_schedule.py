@@ -1,7 +1,6 @@
 """The order of work of every strategy, for all sizes: complete, within its memory, and never stuck."""
 
 from collections import Counter
-from dataclasses import replace
 from textwrap import dedent
 
 import pytest
@@ -10,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.training.engine.schedule_requests import build, requests
 from training.engine.check import check_schedule
-from training.engine.schedule import MIRRORED, STRATEGIES, Op, build_schedule, by_clock, live_bound, rank_of
+from training.engine.schedule import MIRRORED, STRATEGIES, Op, by_clock, live_bound
 
 
 def actions_of(schedule, *ops):
@@ -46,7 +45,7 @@ def clocks(schedule):
 
 
 def test_two_microbatches_of_master_send_the_mirrored_forward_behind_the_first_backward():
-    """`mast` of GEMS (SC20). The reductions follow the stages as they end; the middle rank holds both its copies."""
+    """`mast` of GEMS (SC20). The middle rank holds its stage for both replicas and sums it up once."""
     schedule = build({"strategy": "master", "num_stages": 3, "num_microbatches": 2})
 
     assert clocks(schedule).startswith(
@@ -61,11 +60,12 @@ def test_two_microbatches_of_master_send_the_mirrored_forward_behind_the_first_b
         B1' .   .
         """)
     )
-    assert list(map(str, schedule.ranks[1][4:])) == [
-        "REDUCE of stage 1, replica 1",
-        "REDUCE of stage 1, replica 0",
-        "STEP of stage 1, replica 0",
-        "STEP of stage 1, replica 1",
+    assert list(map(str, schedule.ranks[1][4:])) == ["REDUCE of stage 1, replica 0", "STEP of stage 1, replica 0"]
+    assert list(map(str, schedule.ranks[0][4:])) == [
+        "REDUCE of stage 0, replica 0",
+        "REDUCE of stage 2, replica 1",
+        "STEP of stage 0, replica 0",
+        "STEP of stage 2, replica 1",
     ]
 
 
@@ -125,49 +125,50 @@ def test_each_replica_owns_a_contiguous_range_of_microbatches(request):
 
     assert sorted(owners) == list(range(schedule.num_microbatches))
     assert [owners[k] for k in sorted(owners)] == sorted(owners.values())
-    counts = [list(owners.values()).count(replica) for replica in range(schedule.num_replicas)]
+    counts = [list(owners.values()).count(replica) for replica in range(schedule.placement.num_replicas)]
     assert max(counts) - min(counts) <= 1
-    assert [len(schedule.microbatches_of(replica)) for replica in range(schedule.num_replicas)] == counts
+    assert [len(schedule.microbatches_of(replica)) for replica in range(schedule.placement.num_replicas)] == counts
 
 
 @given(requests())
-def test_each_copy_of_a_stage_is_reduced_and_stepped_once(request):
+def test_each_rank_reduces_and_steps_each_of_its_stages_once_after_all_else(request):
     schedule = build(request)
-    copies = [(r, s) for r in range(schedule.num_replicas) for s in range(schedule.num_stages)]
 
-    for op in (Op.REDUCE, Op.STEP):
-        assert sorted((action.replica, action.stage) for action in actions_of(schedule, op)) == copies
+    for rank, actions in enumerate(schedule.ranks):
+        stages = sorted({stage for _, stage in schedule.placement.held_by(rank)})
+        ends = [(action.op, action.stage) for action in actions if action.op in (Op.REDUCE, Op.STEP)]
+        assert ends == [(Op.REDUCE, stage) for stage in stages] + [(Op.STEP, stage) for stage in stages]
+        assert [(action.op, action.stage) for action in actions[-len(ends) :]] == ends
 
 
 @given(requests())
-def test_weights_come_back_the_way_the_gradients_went(request):
+def test_all_ranks_that_hold_a_stage_meet_in_its_updates(request):
     schedule = build(request)
 
     for action in actions_of(schedule, Op.REDUCE, Op.STEP):
-        if action.op is Op.REDUCE:
-            assert all(action in schedule.targets(source) for source in schedule.sources(action))
-            assert len(schedule.targets(action)) == (action.replica > 0)
-        else:
-            assert all(action in schedule.sources(target) for target in schedule.targets(action))
-            assert len(schedule.sources(action)) == (action.replica > 0)
+        partners = schedule.partners(action)
+        assert all(action in schedule.partners(partner) for partner in partners)
+        ranks = {schedule.rank_of(one) for one in (action, *partners)}
+        assert ranks == set(schedule.placement.holders(action.stage))
+        assert len(ranks) == 1 + len(partners)
 
 
 @given(requests())
-def test_a_replica_brings_together_the_gradients_of_neighbours(request):
+def test_micro_batches_of_a_stage_on_one_rank_are_neighbours(request):
     """Only then is what it passes on a few nodes of the one tree over the micro-batches."""
     schedule = build(request)
 
-    def below(action):
-        found = [action.replica]
-        for source in schedule.sources(action):
-            found += below(source)
-        return found
+    for actions in schedule.ranks:
+        for stage in {action.stage for action in actions}:
+            mine = sorted(a.microbatch for a in actions if a.op is Op.F and a.stage == stage)
+            assert mine == list(range(mine[0], mine[-1] + 1)) if mine else True
 
-    for action in actions_of(schedule, Op.REDUCE):
-        found = below(action)
-        assert found == list(range(found[0], found[0] + len(found)))
-        if action.replica == 0:
-            assert len(found) == schedule.num_replicas
+
+@given(requests())
+def test_a_microbatch_knows_its_replica(request):
+    schedule = build(request)
+
+    assert all(schedule.replica_of(a.microbatch) == a.replica for a in actions_of(schedule, Op.F, Op.B))
 
 
 @given(requests(("single", "mp-basic", "master")))
@@ -232,42 +233,12 @@ def test_no_stage_keeps_more_alive_than_its_bound(request):
 
 
 @given(requests())
-def test_a_stage_is_reduced_as_soon_as_its_last_copy_is_done(request):
-    """Not after the whole step: the sums travel while other stages still compute."""
-    schedule = build(request)
-    work = tuple(tuple(a for a in actions if a.op in (Op.F, Op.B)) for actions in schedule.ranks)
-    clocks = {a: clock for clock, row in enumerate(by_clock(replace(schedule, ranks=work))) for a in row if a}
-
-    for actions in schedule.ranks:
-        for index, action in enumerate(actions):
-            if action.op is Op.REDUCE:
-                done = max(clock for a, clock in clocks.items() if a.op is Op.B and a.stage == action.stage)
-                assert all(clocks[a] <= done for a in actions[:index] if a in clocks)
-                assert all(clocks[a] > done for a in actions[index:] if a in clocks)
-
-
-def test_chimera_reduces_a_stage_in_the_middle_of_the_step():
-    schedule = build_schedule("chimera", num_stages=4, num_microbatches=4)
-
-    ops = [action.op.value for action in schedule.ranks[0]]
-    assert "".join(ops) == "FFFBFBRBBRSS"
-
-
-def test_a_mirrored_replica_lies_in_reverse():
-    place = {"num_stages": 3, "num_directions": 2}
-
-    assert [rank_of(1, stage, **place) for stage in range(3)] == [2, 1, 0]
-    assert [rank_of(2, stage, **place) for stage in range(3)] == [3, 4, 5]
-    assert [rank_of(3, stage, **place) for stage in range(3)] == [5, 4, 3]
-
-
-@given(requests())
 def test_each_rank_holds_one_stage_per_direction(request):
     schedule = build(request)
     directions = 2 if request["strategy"] in MIRRORED else 1
 
-    for actions in schedule.ranks:
-        assert len({(action.replica, action.stage) for action in actions}) == directions
+    for rank in range(len(schedule.ranks)):
+        assert len(schedule.placement.held_by(rank)) == directions
 
 
 @pytest.mark.parametrize(

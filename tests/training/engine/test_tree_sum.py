@@ -8,7 +8,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from training.engine.schedule import subtree_size
 from training.engine.tree_sum import TreeSum, nodes_of
 
 COUNTS = st.integers(1, 40)
@@ -163,12 +162,3 @@ def test_sets_of_different_length_are_refused():
 
     with pytest.raises(ValueError, match="differ in length: 1 and 2"):
         total.add((1, 1), [torch.ones(1), torch.ones(1)])
-
-
-@given(st.integers(1, 24))
-def test_the_tree_of_replicas_covers_each_replica_once(num_replicas):
-    """Replica r brings together the run of `subtree_size(r)` replicas that starts with itself."""
-    children = {r: [r + (1 << k) for k in range(5) if 1 << k < subtree_size(r, num_replicas)] for r in range(24)}
-    covered = [r for parent in range(num_replicas) for r in children[parent] if r < num_replicas]
-
-    assert sorted(covered) == list(range(1, num_replicas))

@@ -1,0 +1,80 @@
+"""What all ranks must know before the first update: losses, norms, and whether every number of the step is finite."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from training.engine.executor import Step
+from training.engine.replica_sync import StageSync
+from training.engine.transport import Transport
+from training.foundation.errors import GemslideError
+
+
+class NonFiniteError(GemslideError):
+    """A loss or a gradient is infinite or not a number. No weight has changed; the engine can do the next step."""
+
+    code = "non_finite"
+
+
+class Agreement:
+    """The same numbers on every rank, exactly: each is known to one rank, and they come in a fixed order."""
+
+    def __init__(self, step: Step, losses: Sequence[float], flags: Sequence[float], squares: Sequence[float]) -> None:
+        self._step = step
+        self.losses = tuple(losses)
+        self._flags = flags
+        self.norm = math.sqrt(math.fsum(squares)) if all(map(math.isfinite, squares)) else math.nan
+        """Of all gradients together."""
+
+    def loss_fault(self) -> str | None:
+        """The first loss that is not finite, for people."""
+        for microbatch, loss in enumerate(self.losses):
+            if not math.isfinite(loss):
+                return f"the loss of {self._place(microbatch, self._step.schedule.num_stages - 1)} is {loss}"
+        return None
+
+    def gradient_fault(self) -> str | None:
+        """The first gradients that are not finite, in the order of backward, for people."""
+        num_stages = self._step.schedule.num_stages
+        for microbatch in range(len(self.losses)):
+            for stage in reversed(range(num_stages)):
+                if self._flags[microbatch * num_stages + stage]:
+                    return f"gradients of {self._place(microbatch, stage)} are not finite"
+        return None if math.isfinite(self.norm) else "the sum of the gradients is not finite"
+
+    def _place(self, microbatch: int, stage: int) -> str:
+        schedule = self._step.schedule
+        rank = schedule.placement.rank_of(schedule.replica_of(microbatch), stage)
+        return f"micro-batch {microbatch} in stage {stage} on rank {rank}"
+
+
+def agree(step: Step, syncs: Mapping[int, StageSync], num_weights: Sequence[int], transport: Transport) -> Agreement:
+    """Share what this rank knows; every rank calls it. One synchronisation with the device.
+
+    Args:
+        syncs: of the stages held here.
+        num_weights: of every stage.
+    """
+    num_losses, num_stages = len(step.shapes), len(num_weights)
+    num_flags = num_losses * num_stages
+    known: dict[int, Tensor] = dict(step.results)
+    flags: dict[int, Tensor] = {}
+    for stage, sync in syncs.items():
+        flags |= {num_losses + k * num_stages + stage: size for k, size in sync.copy.sizes.items()}
+        start = num_losses + num_flags + sum(num_weights[:stage])
+        known |= {start + index: square for index, square in sync.squared_norms().items()}
+    numbers = torch.zeros(num_losses + num_flags + sum(num_weights), dtype=torch.float64)
+    numbers[list(known)] = _together(list(known.values()))
+    numbers[list(flags)] = (~_together(list(flags.values())).isfinite()).double()
+    shared = transport.sum_over_ranks(numbers, during="sharing the losses").tolist()
+    return Agreement(
+        step, shared[:num_losses], shared[num_losses : num_losses + num_flags], shared[num_losses + num_flags :]
+    )
+
+
+def _together(scalars: list[Tensor]) -> Tensor:
+    return torch.stack([each.double() for each in scalars]).cpu() if scalars else torch.empty(0, dtype=torch.float64)

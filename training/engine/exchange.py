@@ -1,0 +1,65 @@
+"""What a rank gives and takes between its actions: the one rule, for the executor as for the checker.
+
+All messages go over one communicator, in groups; a rank's groups run one after the other, and a group ends when every
+message in it has met its other end. That is all that NCCL promises. After each forward and backward there is one group:
+its results, and what the rank's next action takes. Only where the next action is the backward of the very micro-batch
+that has just gone forward are there two: its gradient cannot come before the activations have gone, so their memory is
+released first. REDUCE has one group of its own before it, STEP one after it, in which all holders of the stage meet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import NamedTuple
+
+from training.engine.schedule import Action, Op, Schedule
+
+Message = tuple[Action, Action]
+"""(giver, taker)"""
+
+
+class Exchange(NamedTuple):
+    """One group of messages of a rank."""
+
+    gives: tuple[Message, ...] = ()
+    takes: tuple[Message, ...] = ()
+    meets: Action | None = None
+    """The REDUCE or STEP in which the rank gives to all its partners and takes from all of them."""
+
+
+def exchanges(schedule: Schedule, rank: int) -> list[list[Exchange]]:
+    """The groups before each action of a rank, and at the end of the list those after its last one."""
+    actions = (None, *schedule.ranks[rank], None)
+    return [
+        [exchange for exchange in _between(schedule, rank, before, after) if any(exchange)]
+        for before, after in pairwise(actions)
+    ]
+
+
+def _between(schedule: Schedule, rank: int, before: Action | None, after: Action | None) -> Iterator[Exchange]:
+    gives = _gives(schedule, rank, before)
+    takes = _takes(schedule, rank, after)
+    if before is not None and before.op is Op.F and after == before._replace(op=Op.B):
+        yield Exchange(gives=gives)
+        yield Exchange(takes=takes)
+    else:
+        yield Exchange(gives, takes)
+    if before is not None and before.op is Op.STEP and _is_shared(schedule, before):
+        yield Exchange(meets=before)
+    if after is not None and after.op is Op.REDUCE and _is_shared(schedule, after):
+        yield Exchange(meets=after)
+
+
+def _is_shared(schedule: Schedule, action: Action) -> bool:
+    return len(schedule.placement.holders(action.stage)) > 1
+
+
+def _gives(schedule: Schedule, rank: int, action: Action | None) -> tuple[Message, ...]:
+    targets = [] if action is None else schedule.targets(action)
+    return tuple((action, target) for target in targets if action and schedule.rank_of(target) != rank)
+
+
+def _takes(schedule: Schedule, rank: int, action: Action | None) -> tuple[Message, ...]:
+    sources = [] if action is None else schedule.sources(action)
+    return tuple((source, action) for source in sources if action and schedule.rank_of(source) != rank)

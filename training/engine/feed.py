@@ -1,0 +1,69 @@
+"""Inputs of the first stage, read ahead in the order that the schedule names while the rank computes."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Protocol
+
+from torch import Tensor
+
+
+class Readable(Protocol):
+    """What gives the input of a micro-batch, in any thread."""
+
+    def inputs(self, microbatch: int) -> Tensor: ...
+
+
+class Feed:
+    """The inputs that one rank takes."""
+
+    def __init__(self, ahead: int = 0, *, pinned: bool = False) -> None:
+        """Get ready.
+
+        Args:
+            ahead: how many inputs may be on their way or waiting; 0 reads each when it is asked for.
+            pinned: let them wait in pinned memory, for a GPU that copies while it computes.
+        """
+        self._ahead = ahead
+        self._pinned = pinned
+        self._pool = ThreadPoolExecutor(ahead, thread_name_prefix="inputs") if ahead else None
+        self._todo: deque[tuple[Readable, int]] = deque()
+        self._coming: deque[tuple[Readable, int, Future[Tensor]]] = deque()
+
+    def follow(self, batch: Readable, microbatches: Sequence[int]) -> None:
+        """These will be taken, after those of the batches before; of a batch that is known already nothing changes."""
+        known = {id(one) for one, _ in self._todo} | {id(one) for one, _, _ in self._coming}
+        if self._pool is None or id(batch) in known:
+            return
+        self._todo.extend((batch, microbatch) for microbatch in microbatches)
+        self._fill()
+
+    def take(self, batch: Readable, microbatch: int) -> Tensor:
+        """The input of a micro-batch; whatever its reading raised."""
+        while self._coming and not (self._coming[0][0] is batch and self._coming[0][1] == microbatch):
+            self._coming.popleft()[2].cancel()  # of a batch that was announced and never came
+            self._fill()
+        if not self._coming:
+            return batch.inputs(microbatch)
+        future = self._coming.popleft()[2]
+        value = future.result()
+        self._fill()
+        return value
+
+    def close(self) -> None:
+        """Stop reading."""
+        self._todo.clear()
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+
+    def _fill(self) -> None:
+        assert self._pool is not None
+        while self._todo and len(self._coming) < self._ahead:
+            batch, microbatch = self._todo.popleft()
+            self._coming.append((batch, microbatch, self._pool.submit(self._read, batch, microbatch)))
+
+    def _read(self, batch: Readable, microbatch: int) -> Tensor:
+        value = batch.inputs(microbatch)
+        return value.pin_memory() if self._pinned else value

@@ -1,0 +1,125 @@
+"""Weights, buffers and what optimizers remember, under the names of the whole network."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from training.engine.layout import pack, packed_bytes, unpack
+from training.engine.placement import Placement
+from training.engine.replica_sync import StageSync
+from training.engine.transport import Transport
+
+Specs = Sequence[Mapping[str, Tensor]]
+"""Of each stage: its weights and buffers by name, on the meta device."""
+
+
+def gather_state(
+    specs: Specs, modules: Mapping[int, nn.Module], placement: Placement, transport: Transport
+) -> dict[str, Tensor]:
+    """Every stage from the first rank that holds it; copies in CPU memory on every rank."""
+    full: dict[str, Tensor] = {}
+    for stage, spec in enumerate(specs):
+        tensors = list(spec.values())
+        mine = stage in modules
+        packed = pack(list(modules[stage].state_dict().values())).cpu() if mine else _empty(packed_bytes(tensors))
+        packed = transport.broadcast(packed, source=placement.holders(stage)[0], during=f"weights of stage {stage}")
+        full |= {name: tensor.clone() for name, tensor in zip(spec, unpack(packed, tensors), strict=True)}
+    return full
+
+
+def load_state(specs: Specs, modules: Mapping[int, nn.Module], state: Mapping[str, Tensor]) -> None:
+    """Copy a whole network's state into the stages held here.
+
+    Raises:
+        ValueError: names or shapes are not those of the network; nothing is loaded then.
+    """
+    spec = {name: tensor for stage in specs for name, tensor in stage.items()}
+    wrong = sorted(name for name in spec.keys() & state.keys() if spec[name].shape != state[name].shape)
+    if wrong or spec.keys() != state.keys():
+        raise ValueError(
+            f"the state is not of this network: missing {sorted(spec.keys() - state.keys())}, "
+            f"unknown {sorted(state.keys() - spec.keys())}, other shapes {wrong}; "
+            "load it into a network with the same recipe"
+        )
+    for stage, module in modules.items():
+        module.load_state_dict({name: state[name] for name in specs[stage]})
+
+
+def optimizer_state(stages: Iterable[StageSync]) -> dict[str, Tensor]:
+    """What the optimizers of this rank remember, as `<weight>/<slot>`, in CPU memory.
+
+    Raises:
+        TypeError: something that is no tensor.
+    """
+    state: dict[str, Tensor] = {}
+    for stage in stages:
+        remembered: Mapping[Any, Any] = {} if stage.optimizer is None else stage.optimizer.state
+        for name, weight in stage.owned.items():
+            for slot, kept in remembered.get(weight, {}).items():
+                if isinstance(kept, Tensor):
+                    state[f"{name}/{slot}"] = kept.detach().cpu().contiguous().clone()
+                elif kept is not None:
+                    raise TypeError(
+                        f"{type(stage.optimizer).__name__} keeps {slot}={kept!r}, only tensors can be saved"
+                    )
+    return state
+
+
+def load_optimizer_state(specs: Specs, stages: Sequence[StageSync], state: Mapping[str, Tensor]) -> None:
+    """Give the optimizers of this rank what they are to remember.
+
+    Raises:
+        ValueError: it is of another network or another kind of optimizer; nothing is loaded then.
+    """
+    by_weight: dict[str, dict[str, Tensor]] = {}
+    for key, kept in state.items():
+        name, _, slot = key.rpartition("/")
+        by_weight.setdefault(name, {})[slot] = kept
+    unknown = sorted(by_weight.keys() - {name for stage in specs for name in stage})
+    if unknown:
+        raise ValueError(f"the optimizer state is of another network: it knows the weights {', '.join(unknown)}")
+    for stage in stages:
+        _check_slots(stage, by_weight)
+    for stage in stages:
+        for name, weight in stage.owned.items():
+            if stage.optimizer is not None:
+                stage.optimizer.state[weight] = {
+                    # In the layout of the weight, as the optimizer itself would have made it.
+                    slot: torch.empty_like(weight).copy_(kept) if kept.shape == weight.shape else kept.clone()
+                    for slot, kept in by_weight.get(name, {}).items()
+                }
+
+
+def _check_slots(stage: StageSync, by_weight: Mapping[str, Mapping[str, Tensor]]) -> None:
+    """An optimizer that finds something else than it wrote fails in the middle of a step, or goes on wrongly."""
+    if stage.optimizer is None:
+        return
+    probe = copy.deepcopy(stage.optimizer)
+    for group in probe.param_groups:
+        for weight in group["params"]:
+            weight.grad = torch.zeros_like(weight)
+    probe.step()
+    copies = [weight for group in probe.param_groups for weight in group["params"]]
+    originals = [weight for group in stage.optimizer.param_groups for weight in group["params"]]
+    remembered = {id(own): probe.state.get(other, {}) for own, other in zip(originals, copies, strict=True)}
+    for name, weight in stage.owned.items():
+        wanted = {slot: kept.shape for slot, kept in remembered[id(weight)].items() if isinstance(kept, Tensor)}
+        given = {slot: kept.shape for slot, kept in by_weight.get(name, {}).items()}
+        if by_weight and wanted != given:
+            raise ValueError(
+                f"the optimizer state does not fit {type(stage.optimizer).__name__}: of {name} it remembers "
+                f"{_slots(given)}, needed are {_slots(wanted)}; go on with the optimizer that wrote it"
+            )
+
+
+def _slots(shapes: Mapping[str, torch.Size]) -> str:
+    return ", ".join(f"{slot} {tuple(shape)}" for slot, shape in sorted(shapes.items())) or "nothing"
+
+
+def _empty(num_bytes: int) -> Tensor:
+    return torch.empty(num_bytes, dtype=torch.uint8)
