@@ -115,7 +115,7 @@ class Trainer:
             result = self._engine.train_step(batch, cross_entropy, upcoming=upcoming)
         except NonFiniteError as error:
             raise ImplausibleOutputError(
-                f"training diverged in step {step + 1}: {error} Lower [optim] lr (now {self.recipe.optim.lr}) or raise "
+                f"training diverged: {error} Lower [optim] lr (now {self.recipe.optim.lr}) or raise "
                 "warmup_steps. No model package was written."
             ) from error
         if step <= 1:

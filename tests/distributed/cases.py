@@ -9,7 +9,7 @@ from dataclasses import replace
 from itertools import cycle, islice, product
 from typing import Any
 
-from tests.distributed.networks import group_norm_resnet, odd_norms_network, small_resnet, tuple_network
+from tests.distributed.networks import dropout_resnet, group_norm_resnet, odd_norms_network, small_resnet, tuple_network
 from tests.distributed.pairwise import cover
 from tests.distributed.problem import Case, evenly
 from training.engine.recompute import Recompute
@@ -23,13 +23,13 @@ COUNTS = (1, 2, 4, 6)
 """Micro-batches of each group."""
 UNEVEN = ((2, 2, 2, 2, 2, 2, 1), (2, 2, 1), (1,))
 """Seven, three and one micro-batches in three steps, the last of each smaller."""
-NUM_BLOCKS = {small_resnet: 5, group_norm_resnet: 5, odd_norms_network: 4, tuple_network: 3}
+NUM_BLOCKS = {small_resnet: 5, group_norm_resnet: 5, odd_norms_network: 4, tuple_network: 3, dropout_resnet: 5}
 
 FACTORS: Mapping[str, tuple[Any, ...]] = {
     "layout": LAYOUTS,
     "strategy": STRATEGIES,
     "batches": (*product(COUNTS, (1, 2)), "uneven"),
-    "recompute": ("nothing", "every block", "every second block", "a prefix of each stage"),
+    "recompute": ("nothing", "every block", "every second block", "a prefix of each stage", "norms", "in host memory"),
     "channels_last": (False, True),
     "precision": ("fp32", "bf16"),
     "network": tuple(NUM_BLOCKS),
@@ -37,6 +37,7 @@ FACTORS: Mapping[str, tuple[Any, ...]] = {
     "clip_norm": (None, 0.5),
     "mixed_shapes": (False, True),
     "then_infer": (False, True),
+    "strict": (False, True),
 }
 
 
@@ -98,8 +99,16 @@ def strategies_for(num_stages: int) -> list[str]:
 
 
 def recomputations(num_stages: int) -> tuple[Recompute, ...]:
-    """None, every block, every second block, a prefix of each stage."""
-    return Recompute(), Recompute(1), Recompute(2), Recompute(1, prefix=(1, 0, 1, 1)[:num_stages])
+    """By the names in `FACTORS`."""
+    prefix = (1, 0, 1, 1)[:num_stages]
+    return (
+        Recompute(),
+        Recompute(1),
+        Recompute(2),
+        Recompute(1, prefix=prefix),
+        Recompute(rest="norm"),
+        Recompute(1, prefix=prefix, rest="offload"),
+    )
 
 
 def matrix(num_stages: int, data_parallel: int) -> list[Case]:
@@ -109,22 +118,24 @@ def matrix(num_stages: int, data_parallel: int) -> list[Case]:
         start = STRATEGIES.index(strategy) + 3 * num_stages + data_parallel
         turns = islice(cycle(ways), start, None)
         for n, samples in product(COUNTS, (1, 2)):
-            num_ways = 8 if (n, samples) == (4, 2) else 2 if n == 4 else 1
+            num_ways = len(ways) if (n, samples) == (4, 2) else 2 if n == 4 else 1
             batches = evenly(n * data_parallel, samples)
             cases += [Case(strategy, num_stages, batches, data_parallel, *next(turns)) for _ in range(num_ways)]
     return cases
 
 
 def others(num_stages: int, data_parallel: int) -> list[Case]:
-    """Uneven batches, bf16, clipping, shapes that differ within a step, tuples between stages, other norms and cuts."""
+    """Uneven batches, bf16, dropout, clipping, shapes that differ in a step, tuples, other norms, wires and cuts."""
     four = evenly(4 * data_parallel)
     cases = []
     for strategy in strategies_for(num_stages):
         plain = Case(strategy, num_stages, four, data_parallel)
         other = replace(plain, recompute=Recompute(2), channels_last=True)
         cases += [replace(way, batches=UNEVEN, then_infer=True) for way in (plain, other)]
+        cases += [replace(plain, batches=UNEVEN, then_infer=True, strict=True), replace(other, strict=True)]
         cases += [replace(way, precision="bf16") for way in (plain, other)]
         cases += [replace(way, network=odd_norms_network) for way in (plain, other)]
+        cases += [replace(plain, network=dropout_resnet), replace(other, network=dropout_resnet, strict=True)]
         cases += [replace(plain, network=group_norm_resnet), replace(other, mixed_shapes=True, clip_norm=0.5)]
         if num_stages <= 3:
             cases += [replace(way, network=tuple_network, batches=UNEVEN) for way in (plain, other)]

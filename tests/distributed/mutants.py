@@ -2,17 +2,19 @@
 
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 from unittest import mock
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from tests.distributed.problem import Case, Outcome, train
 from training.engine.batchnorm import RunningStatistics
+from training.engine.engine import Engine
 from training.engine.executor import Executor, Step
-from training.engine.placement import Placement
-from training.engine.plan import Plan
+from training.engine.layout import unpack
+from training.engine.random_numbers import Draws
 from training.engine.ranks import Ranks
 from training.engine.replica_sync import StageSync
 from training.engine.schedule import Action, Schedule
@@ -87,12 +89,59 @@ def train_with_dropped_microbatch(ranks: Ranks, case: Case) -> Outcome:
         return train(ranks, case)
 
 
-def train_with_unmirrored_mirror(ranks: Ranks, case: Case) -> Outcome:
-    """Both replicas lie on the ranks in the same order, but the schedule takes the second for mirrored."""
-    same_order = Placement({(r, s): (s,) for r in (0, 1) for s in range(case.num_stages)})
+def train_with_swapped_rows(ranks: Ranks, case: Case) -> Outcome:
+    """Weights that come from another rank are put in one another's place."""
+    hand_round = StageSync.hand_round
 
-    with mock.patch.object(Plan, "placement", same_order):
+    def swapping(self: StageSync, action: Action) -> None:
+        unpacked = unpack
+        with mock.patch("training.engine.replica_sync.unpack", lambda row, like: unpacked(_flipped(row), like)):
+            hand_round(self, action)
+
+    with mock.patch.object(StageSync, "hand_round", swapping):
         return train(ranks, case)
+
+
+def _flipped(row: Tensor) -> Tensor:
+    """Its numbers in reverse; all of them fp32."""
+    return row.view(torch.float32).flip(0).view(torch.uint8)
+
+
+def train_with_random_numbers_of_the_rank(ranks: Ranks, case: Case) -> Outcome:
+    """Dropout draws from a generator of the rank's own."""
+    start_block = Draws.start_block
+
+    def own(self: Draws, block: int, device: torch.device) -> None:
+        start_block(replace(self, seed=ranks.rank), block, device)
+
+    with mock.patch.object(Draws, "start_block", own):
+        return train(ranks, case)
+
+
+def train_with_random_numbers_of_the_group(ranks: Ranks, case: Case) -> Outcome:
+    """Micro-batches are counted within the group, so that all groups draw the same masks."""
+    start_block = Draws.start_block
+
+    def within(self: Draws, block: int, device: torch.device) -> None:
+        start_block(replace(self, microbatch=self.microbatch % 2), block, device)
+
+    with mock.patch.object(Draws, "start_block", within):
+        return train(ranks, case)
+
+
+def train_with_other_first_weights(ranks: Ranks, case: Case) -> Outcome:
+    """The last rank starts with weights of its own, and nobody says so."""
+
+    def other() -> list[nn.Module]:
+        blocks = case.network()
+        if ranks.rank == ranks.num_ranks - 1:
+            with torch.no_grad():
+                for weight in nn.Sequential(*blocks).parameters():
+                    weight.mul_(1.01)
+        return blocks
+
+    with mock.patch.object(Engine, "load_full_state_dict"):
+        return train(ranks, replace(case, network=other))
 
 
 def train_with_contiguous_buffers(ranks: Ranks, case: Case) -> Outcome:
@@ -126,7 +175,7 @@ def train_with_double_counting(ranks: Ranks, case: Case) -> Outcome:
 
 def train_with_late_mirror(ranks: Ranks, case: Case) -> Outcome:
     """Nobody takes over what others have updated."""
-    with mock.patch.object(StageSync, "hand_round", lambda self, action: None):
+    with mock.patch.object(StageSync, "hand_round", return_value=None):
         return train(ranks, case)
 
 

@@ -4,11 +4,13 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
+from unittest import mock
 
 import torch
 from torch import Tensor, nn
 
 from tests.distributed.networks import NUM_CLASSES, small_resnet
+from tests.distributed.strict import StrictWire
 from training.engine.engine import Engine
 from training.engine.plan import make_plan
 from training.engine.ranks import Ranks
@@ -41,6 +43,8 @@ class Case:
     """Neighbouring micro-batches differ in shape."""
     then_infer: bool = False
     """After training, give the outputs for the first batch."""
+    strict: bool = False
+    """Over a wire that keeps the weakest promise (strict.py)."""
 
     @property
     def num_ranks(self) -> int:
@@ -49,7 +53,9 @@ class Case:
     @property
     def as_single(self) -> "Case":
         """The same work in one process: where the network is cut and what is recomputed must not matter."""
-        return replace(self, strategy="single", num_stages=1, data_parallel=1, recompute=NOT_RECOMPUTED, costs=None)
+        return replace(
+            self, strategy="single", num_stages=1, data_parallel=1, recompute=NOT_RECOMPUTED, costs=None, strict=False
+        )
 
 
 def evenly(num_microbatches: int, samples: int = 2) -> tuple[tuple[int, ...], ...]:
@@ -157,7 +163,6 @@ def make_engine(
 ) -> Engine:
     """Build the case's engine; each update appends the gradients that it is given."""
     blocks = case.network()
-    names = {id(weight): name for name, weight in nn.Sequential(*blocks).named_parameters()}
     plan = make_plan(
         case.strategy,
         costs=case.costs or [1.0] * len(blocks),
@@ -168,11 +173,12 @@ def make_engine(
         precision=case.precision,
         channels_last=case.channels_last,
         clip_norm=case.clip_norm,
-        make_optimizer=lambda named: _WatchedSGD(
-            [w for _, w in named], names, [] if gradients is None else gradients, note
-        ),
+        make_optimizer=lambda named: _WatchedSGD(named, [] if gradients is None else gradients, note),
     )
-    return Engine(blocks, plan, ranks=ranks)
+    engine = Engine(blocks, plan, ranks=ranks)
+    if case.strict and ranks is not None:
+        engine._transport.wire = StrictWire(ranks)
+    return engine
 
 
 def train(ranks: Ranks | None, case: Case, note: Note = fingerprint) -> Outcome:
@@ -181,6 +187,11 @@ def train(ranks: Ranks | None, case: Case, note: Note = fingerprint) -> Outcome:
     Args:
         note: what the outcome keeps of each gradient, weight and buffer; `torch.clone` keeps all of it.
     """
+    with mock.patch("training.engine.saved.LEAST_OFFLOADED_BYTES", 256):
+        return _train(ranks, case, note)
+
+
+def _train(ranks: Ranks | None, case: Case, note: Note) -> Outcome:
     outcome = Outcome()
     engine = make_engine(ranks, case, outcome.gradients, note)
     for step in range(len(case.batches)):
@@ -205,17 +216,16 @@ def train_all(ranks: Ranks | None, cases: list[Case]) -> list[Outcome]:
 class _WatchedSGD(torch.optim.SGD):
     """SGD with momentum that notes the gradients it is given."""
 
-    def __init__(self, weights: list[nn.Parameter], names: dict[int, str], seen: list[dict[str, Any]], note: Note):
-        super().__init__(weights, lr=0.05, momentum=0.9, weight_decay=1e-2)
-        self._names = names
+    def __init__(self, named: list[tuple[str, nn.Parameter]], seen: list[dict[str, Any]], note: Note):
+        super().__init__([weight for _, weight in named], lr=0.05, momentum=0.9, weight_decay=1e-2)
+        self._named = named
         self._seen = seen
         self._note = note
         self._num_steps = 0
 
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
-        weights = [weight for group in self.param_groups for weight in group["params"]]
         if len(self._seen) == self._num_steps:  # a rank has an optimizer for each stage that it holds
             self._seen.append({})
-        self._seen[self._num_steps] |= {self._names[id(weight)]: self._note(weight.grad) for weight in weights}
+        self._seen[self._num_steps] |= {name: self._note(weight.grad) for name, weight in self._named}
         self._num_steps += 1
         super().step()

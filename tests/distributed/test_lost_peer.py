@@ -75,7 +75,7 @@ def test_a_silent_rank_is_named_within_the_timeout(tmp_path):
     message, waited_s = run_ranks(2, one_rank_hangs, str(tmp_path / "store"))[0]
 
     assert message.startswith(
-        "rank 0 in (B of stage 0, replica 0, micro-batch 0), waiting for rank 1: no answer within 5 s"
+        "rank 0 in (F of stage 0, replica 0, micro-batch 0), sending to rank 1: no answer within 5 s"
     )
     assert SHORT_S <= waited_s < 5 * SHORT_S
 

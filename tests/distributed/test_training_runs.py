@@ -278,7 +278,7 @@ def test_diverged_training_is_one_message_and_leaves_no_model(road, gemslide_pro
     done = gemslide_process("train", recipe, "--project", tmp_path)
 
     assert done.code == 1
-    assert "error [insane_output]: training diverged: the loss of step" in done.err
+    assert "error [insane_output]: training diverged: step 2: the loss of micro-batch 0" in done.err
     assert not (tmp_path / "models").exists()
 
 

@@ -40,6 +40,7 @@ class StageSync:
         self._columns_of = dict(zip(holders, shares([1] * len(copy.running), len(holders)), strict=True))
         self.owned = {copy.names[i]: copy.weights[i] for i in self._weights_of[rank]}
         """By name: the weights that this rank updates."""
+        self._make = make
         self.optimizer = make(list(self.owned.items())) if self.owned else None
 
     # --- REDUCE ------------------------------------------------------------------------------------
@@ -100,6 +101,20 @@ class StageSync:
                 state = self._state_of(peer)
                 if state:
                     torch._foreach_copy_(state, unpack(row, state))
+
+    def slots(self) -> dict[str, dict[str, torch.Size]]:
+        """Shapes of what the optimizer will remember of each owned weight, found by a step on copies of them."""
+        copies = {name: nn.Parameter(weight.detach().clone()) for name, weight in self.owned.items()}
+        if not copies:
+            return {}
+        for weight in copies.values():
+            weight.grad = torch.zeros_like(weight)
+        probe = self._make(list(copies.items()))
+        probe.step()
+        return {
+            name: {slot: kept.shape for slot, kept in probe.state.get(weight, {}).items() if isinstance(kept, Tensor)}
+            for name, weight in copies.items()
+        }
 
     def forget(self) -> None:
         """Drop gradients and sums: the next step starts without them."""

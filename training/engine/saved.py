@@ -142,7 +142,12 @@ class NormAgain:
                 output = functional.group_norm(x, norm._saved_group, weight, bias, norm._saved_eps)
             else:
                 eps = norm._saved_eps if hasattr(norm, "_saved_eps") else norm._saved_epsilon
-                output = functional.batch_norm(x, None, None, weight, bias, training=True, momentum=0.0, eps=eps)
+                # Their type decides in which precision half-precision inputs are normalised.
+                mean, var = (
+                    None if kept is None else torch.zeros_like(kept)
+                    for kept in (norm._saved_running_mean, norm._saved_running_var)
+                )
+                output = functional.batch_norm(x, mean, var, weight, bias, training=True, momentum=0.0, eps=eps)
             return output.relu_().to(self._dtype)
 
 

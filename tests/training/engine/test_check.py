@@ -99,9 +99,7 @@ def test_an_update_before_the_last_backward_is_found(request, data):
     actions = list(schedule.ranks[rank])
     actions.insert(0, actions.pop(index))
 
-    with pytest.raises(
-        ScheduleError, match=f"rank {rank}: .* comes after STEP.*; all of a step's sums"
-    ):
+    with pytest.raises(ScheduleError, match=f"rank {rank}: .* comes after STEP.*; all of a step's sums"):
         check_schedule(with_rank(schedule, rank, actions))
 
 
