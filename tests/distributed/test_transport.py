@@ -1,6 +1,7 @@
 """Messages between two real processes, and what one side of them holds."""
 
-from collections import deque
+from collections.abc import Sequence
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -9,14 +10,14 @@ from torch import Tensor, nn
 
 from tests.distributed.launch import run_ranks
 from tests.distributed.networks import small_resnet
-from tests.distributed.problem import Case, StepBatch, evenly, loss_sum, make_engine, train
+from tests.distributed.problem import Case, evenly, train
+from tests.distributed.strict import StrictWire
 from training.engine.memory import LiveBytes
-from training.engine.ranks import SYNC, Ranks, alone
-from training.engine.stage import StageCopy
-from training.engine.transport import Route, Transport, Work
+from training.engine.ranks import Ranks, alone
+from training.engine.stage import Boundary
+from training.engine.transport import GroupWire, LostPeerError, Route, Row, Transport
 
 CPU = torch.device("cpu")
-LANES = (0, 1, 3, 0, 2, 0)
 
 
 def every_kind() -> list[Tensor | tuple[Tensor, ...]]:
@@ -32,59 +33,57 @@ def every_kind() -> list[Tensor | tuple[Tensor, ...]]:
     ]
 
 
-def routes(peer: int) -> list[Route]:
-    return [Route(peer, lane, kind=kind, during="test") for kind, lane in enumerate(LANES)]
-
-
-def messages_of_every_kind(ranks: Ranks, ahead: bool) -> tuple[list[object], int]:
-    """Rank 0 sends everything twice, rank 1 returns what came, and both what they hold in the end."""
+def messages_of_every_kind(ranks: Ranks, wire: type[GroupWire], turn: bool) -> tuple[list[Boundary], int]:
+    """Each kind twice from rank 0 to rank 1, and in `turn` the same the other way in the same groups."""
     counter = LiveBytes(enabled=True)
-    transport = Transport(ranks, CPU, counter=counter)
-    came: list[object] = []
+    transport = Transport(ranks, CPU, wire=wire(ranks), counter=counter)
+    peer = 1 - ranks.rank
+    came: list[Boundary] = []
     for _ in range(2):
-        for value, route in zip(every_kind(), routes(1 - ranks.rank), strict=True):
-            if ranks.rank == 0:
-                transport.send(value, route)
-            else:
-                if ahead:
-                    transport.ask(route)
-                came.append(transport.receive(route))
+        for kind, value in enumerate(every_kind()):
+            route = Route(peer, kind=kind, during="test")
+            gives = turn or ranks.rank == 0
+            if gives:
+                transport.offer("message", value, route)
+            came += transport.exchange(["message"] if gives else [], [route] if turn or ranks.rank == 1 else [])
     transport.flush()
     return came, counter.now
 
 
-@pytest.mark.parametrize("ahead", [False, True])
-def test_tensors_arrive_with_their_type_values_and_layout(ahead):
-    (_, sender_bytes), (received, receiver_bytes) = run_ranks(2, messages_of_every_kind, ahead)
+@pytest.mark.parametrize("wire", [GroupWire, StrictWire])
+@pytest.mark.parametrize("turn", [False, True])
+def test_tensors_arrive_with_their_type_values_and_layout(wire, turn):
+    by_rank = run_ranks(2, messages_of_every_kind, wire, turn)
 
-    for sent, came in zip(every_kind() * 2, received, strict=True):
-        assert isinstance(came, tuple) == isinstance(sent, tuple)
-        pairs = zip(sent, came, strict=True) if isinstance(sent, tuple) else [(sent, came)]
-        for mine, theirs in pairs:
-            assert torch.equal(mine, theirs)
-            assert (mine.dtype, mine.requires_grad) == (theirs.dtype, theirs.requires_grad)
-            overlaps = mine.ndim == 5
-            assert overlaps or mine.stride() == theirs.stride()
-    assert (sender_bytes, receiver_bytes) == (0, 0)
+    assert [held for _, held in by_rank] == [0, 0]
+    for received, _ in by_rank if turn else by_rank[1:]:
+        for sent, came in zip(every_kind() * 2, received, strict=True):
+            assert isinstance(came, tuple) == isinstance(sent, tuple)
+            pairs = zip(sent, came, strict=True) if isinstance(sent, tuple) else [(sent, came)]
+            for mine, theirs in pairs:
+                assert torch.equal(mine, theirs)
+                assert (mine.dtype, mine.requires_grad) == (theirs.dtype, theirs.requires_grad)
+                overlaps = mine.ndim == 5
+                assert overlaps or mine.stride() == theirs.stride()
 
 
-def rows_both_ways(ranks: Ranks) -> list[Tensor]:
+def rows_to_all(ranks: Ranks) -> dict[int, Tensor]:
+    """To each rank a row of its own length; none to the next one."""
     transport = Transport(ranks, CPU, counter=LiveBytes())
-    peer = 1 - ranks.rank
-    came = []
-    for length in (3, 7):
-        row = torch.full((length,), 10 * ranks.rank + length, dtype=torch.uint8)
-        transport.send_row(row, peer=peer, during="test")
-        came.append(transport.receive_row(length, peer=peer, during="test"))
-    transport.flush()
-    return came
+    others = [rank for rank in range(ranks.num_ranks) if rank != ranks.rank]
+    lengths = {peer: 0 if (peer - ranks.rank) % 3 == 1 else 2 + peer for peer in others}
+    rows = {peer: torch.full((length,), 10 * ranks.rank + peer, dtype=torch.uint8) for peer, length in lengths.items()}
+    coming = {peer: 0 if (ranks.rank - peer) % 3 == 1 else 2 + ranks.rank for peer in others}
+    return transport.swap(rows, coming, during="test")
 
 
-def test_rows_arrive_in_order_while_both_sides_send():
-    from_1, from_0 = run_ranks(2, rows_both_ways)
+def test_each_rank_gets_its_own_row_from_each_other():
+    by_rank = run_ranks(3, rows_to_all)
 
-    assert [row.tolist() for row in from_1] == [[13] * 3, [17] * 7]
-    assert [row.tolist() for row in from_0] == [[3] * 3, [7] * 7]
+    for rank, came in enumerate(by_rank):
+        empty, full = (rank - 1) % 3, (rank + 1) % 3
+        assert came[empty].tolist() == []
+        assert came[full].tolist() == [10 * full + rank] * (2 + rank)
 
 
 class Line:
@@ -94,32 +93,24 @@ class Line:
 
     def __init__(self) -> None:
         self.log: list[tuple[str, int]] = []
-        self.headers: deque[list[int]] = deque()
+        self.headers: list[list[int]] = []
 
-    def send(self, row: Tensor, peer: int, lane: int) -> "Transfer":
-        assert lane != SYNC
-        self.log.append(("send", len(row)))
-        return Transfer(self, len(row))
+    def group(self, sends: Sequence[Row], receives: Sequence[Row]) -> tuple[list[Any], list[Any]]:
+        self.log.append(("group", len(sends) + len(receives)))
+        return [self._transfer("sent", row) for row, _ in sends], [self._transfer("arrived", r) for r, _ in receives]
 
-    def receive(self, row: Tensor, peer: int, lane: int) -> "Transfer":
-        self.log.append(("receive", len(row)))
-        return Transfer(self, len(row))
+    def send_first(self, header: list[int], rows: Sequence[Tensor], peer: int) -> list[Any]:
+        self.headers.append(header)
+        return [self._transfer("sent", row) for row in rows]
 
-    def send_header(self, numbers: list[int], peer: int, lane: int) -> "Transfer":
-        self.headers.append(numbers)
-        return Transfer(self, 0)
+    def receive_header(self, peer: int) -> list[int]:
+        return self.headers.pop(0)
 
-    def receive_header(self, peer: int, lane: int) -> list[int]:
-        return self.headers.popleft()
+    def receive_first(self, row: Tensor, peer: int) -> Any:
+        return self._transfer("arrived", row)
 
-
-class Transfer:
-    def __init__(self, line: Line, num_bytes: int):
-        self._line, self._num_bytes = line, num_bytes
-
-    def wait(self) -> None:
-        if self._num_bytes:
-            self._line.log.append(("arrived", self._num_bytes))
+    def _transfer(self, what: str, row: Tensor) -> Any:
+        return mock.Mock(wait=lambda: self.log.append((what, len(row))))
 
 
 def two_ends(line: Line) -> tuple[Transport, Transport, LiveBytes, LiveBytes]:
@@ -128,7 +119,7 @@ def two_ends(line: Line) -> tuple[Transport, Transport, LiveBytes, LiveBytes]:
     return sender, receiver, *counters
 
 
-SMALL, LARGE = Route(1, 0, kind="small", during="F"), Route(1, 1, kind="large", during="B")
+SMALL, LARGE = Route(1, kind="small", during="F"), Route(1, kind="large", during="B")
 
 
 def small_and_large() -> tuple[Tensor, Tensor]:
@@ -136,49 +127,55 @@ def small_and_large() -> tuple[Tensor, Tensor]:
     return torch.zeros(2, 3), torch.zeros(4, 6)
 
 
-def test_at_most_one_boundary_is_asked_for_ahead():
-    line = Line()
-    sender, receiver, _, held = two_ends(line)
+def known(line: Line) -> tuple[Transport, Transport, LiveBytes, LiveBytes]:
+    """Two ends that have met both kinds before."""
+    sender, receiver, held_here, held_there = two_ends(line)
     for value, route in zip(small_and_large(), (SMALL, LARGE), strict=True):
-        sender.send(value, route)
-        receiver.receive(route)
+        sender.offer(route.kind, value, route)
+        sender.exchange([route.kind], [])
+        receiver.exchange([], [route])
     sender.flush()
     line.log.clear()
-
-    receiver.ask(SMALL)
-    receiver.ask(LARGE)
-    assert line.log == [("receive", 24)]
-    assert held.now == 24
-
-    receiver.receive(SMALL)
-    assert line.log == [("receive", 24), ("arrived", 24)]
-    assert held.now == 0
-
-    receiver.ask(LARGE)
-    assert line.log[2:] == [("receive", 96)]
-    assert held.now == 96
+    return sender, receiver, held_here, held_there
 
 
-def test_the_first_boundary_of_a_kind_is_not_asked_for_ahead():
+def test_what_a_rank_gives_and_takes_goes_in_one_group():
     line = Line()
-    _, receiver, _, held = two_ends(line)
+    sender, *_ = known(line)
+    back = Route(1, kind="back", during="B")
+    sender._layouts["from", 1, "back"] = sender._layouts["to", 1, "small"]
 
-    receiver.ask(SMALL)
-
+    sender.offer("message", small_and_large()[0], SMALL)
     assert line.log == []
-    assert held.now == 0
+    sender.exchange(["message"], [back])
+
+    assert line.log == [("group", 2), ("arrived", 24)]
 
 
 def test_at_most_one_sent_boundary_is_under_way():
     line = Line()
-    sender, _, held, _ = two_ends(line)
+    sender, _, held, _ = known(line)
 
     for value, route in zip(small_and_large(), (SMALL, LARGE), strict=True):
-        sender.send(value, route)
+        sender.offer(route.kind, value, route)
+        sender.exchange([route.kind], [])
         assert held.now == value.numel() * 4
 
-    assert line.log == [("send", 24), ("arrived", 24), ("send", 96)]
+    assert line.log == [("group", 1), ("sent", 24), ("group", 1)]
     sender.flush()
+    assert held.now == 0
+
+
+def test_what_was_sent_is_released_before_more_comes():
+    line = Line()
+    sender, _, held, _ = known(line)
+    sender._layouts["from", 1, "back"] = sender._layouts["to", 1, "small"]
+    sender.offer("message", small_and_large()[0], SMALL)
+    sender.exchange(["message"], [])
+
+    sender.exchange([], [Route(1, kind="back", during="B")])
+
+    assert line.log == [("group", 1), ("sent", 24), ("group", 1), ("arrived", 24)]
     assert held.now == 0
 
 
@@ -186,13 +183,15 @@ def test_the_layout_of_a_kind_is_told_once():
     line = Line()
     sender, receiver, *_ = two_ends(line)
 
-    sender.send(torch.zeros(2, 3), SMALL)
+    sender.offer("message", torch.zeros(2, 3), SMALL)
+    sender.exchange(["message"], [])
     assert len(line.headers) == 1
-    receiver.receive(SMALL)
-    sender.send(torch.ones(2, 3), SMALL)
+    receiver.exchange([], [SMALL])
+    sender.offer("message", torch.ones(2, 3), SMALL)
+    sender.exchange(["message"], [])
 
     assert not line.headers
-    assert receiver.receive(SMALL).shape == (2, 3)
+    assert receiver.exchange([], [SMALL])[0].shape == (2, 3)
 
 
 @pytest.mark.parametrize(
@@ -207,14 +206,33 @@ def test_the_layout_of_a_kind_is_told_once():
 )
 def test_a_boundary_that_changes_for_the_same_kind_is_refused(changed):
     sender, *_ = two_ends(Line())
-    sender.send(torch.zeros(2, 3, 4, 6), SMALL)
+    sender.offer("message", torch.zeros(2, 3, 4, 6), SMALL)
 
     with pytest.raises(
         ValueError,
         match=r"F gave BoundaryLayout.* but BoundaryLayout.* before for inputs of the same shape; what goes from stage "
         r"to stage may depend on the shape of the network's input only\. Cut elsewhere",
     ):
-        sender.send(changed, SMALL)
+        sender.offer("message", changed, SMALL)
+
+
+@pytest.mark.parametrize(
+    ("error", "seen"),
+    [
+        (RuntimeError("connection reset"), LostPeerError),
+        (torch.OutOfMemoryError("out of memory"), torch.OutOfMemoryError),
+        (torch.AcceleratorError("device-side assert", 710), torch.AcceleratorError),
+    ],
+)
+def test_what_the_device_reports_is_not_taken_for_a_lost_peer(error, seen):
+    line = Line()
+    sender, *_ = known(line)
+    sender.offer("message", small_and_large()[0], SMALL)
+
+    with mock.patch.object(line, "group", side_effect=error), pytest.raises(Exception) as raised:  # noqa: PT011
+        sender.exchange(["message"], [])
+
+    assert type(raised.value) is seen
 
 
 class Fickle(nn.Module):
@@ -244,60 +262,15 @@ def test_a_network_whose_boundary_changes_is_refused_by_name():
         run_ranks(2, train, case)
 
 
-class Counted:
-    """A receive under way."""
-
-    def __init__(self, work: Work, under_way: list["Counted"]):
-        self._work, self._under_way = work, under_way
-        under_way.append(self)
-
-    def wait(self) -> None:
-        self._under_way.remove(self)
-        self._work.wait()
-
-
-def asked_ahead(ranks: Ranks, case: Case) -> list[list[int]]:
-    """By step and action: how many boundaries were on their way to this rank while it computed."""
-    engine = make_engine(ranks, case)
-    wire, under_way, counts = engine._transport._wire, [], []
-    receive = wire.receive
-    forward, backward = StageCopy.forward, StageCopy.backward
-
-    def counting(compute):
-        def computed(*args):
-            counts[-1].append(len(under_way))
-            return compute(*args)
-
-        return computed
-
-    with (
-        mock.patch.object(wire, "receive", lambda row, peer, lane: Counted(receive(row, peer, lane), under_way)),
-        mock.patch.object(StageCopy, "forward", counting(forward)),
-        mock.patch.object(StageCopy, "backward", counting(backward)),
-    ):
-        for step in range(len(case.batches)):
-            counts.append([])
-            engine.train_step(StepBatch(case, step), loss_sum)
-    return counts
-
-
-def test_one_boundary_comes_in_while_a_rank_computes():
-    first_rank, last_rank = run_ranks(2, asked_ahead, Case("gpipe", 2, evenly(3)))
-
-    # Steps 0 and 1 have shapes of their own, so the first boundary of a kind cannot be asked for; step 2 has seen all.
-    assert first_rank == [[0, 0, 0, 1, 1, 0], [0, 0, 0, 1, 1, 0], [1, 1, 1, 1, 1, 0]]
-    assert last_rank == [[1, 1, 0, 0, 0, 0], [1, 1, 0, 0, 0, 0], [1, 1, 0, 0, 0, 0]]
-
-
 def test_more_tensors_than_fit_a_header_are_refused():
     transport = Transport(alone(), CPU, counter=LiveBytes())
 
     with pytest.raises(ValueError, match=r"12 tensors .* header of 134 numbers, at most 128 fit"):
-        transport.send((torch.ones(1, 1, 1, 1),) * 12, SMALL)
+        transport.offer("message", (torch.ones(1, 1, 1, 1),) * 12, SMALL)
 
 
 def test_a_type_that_cannot_travel_is_refused():
     transport = Transport(alone(), CPU, counter=LiveBytes())
 
     with pytest.raises(ValueError, match=r"complex64 cannot go from stage to stage; use one of torch.float32"):
-        transport.send(torch.ones(1, dtype=torch.complex64), SMALL)
+        transport.offer("message", torch.ones(1, dtype=torch.complex64), SMALL)
