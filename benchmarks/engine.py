@@ -2,25 +2,24 @@
 
     .venv/bin/python -m benchmarks.engine
 
-Two gloo processes, one thread and one core each, ResNet-20-v2 on 160 px tiles, 8 micro-batches of one tile, fp32,
-same cuts for all (not channels_last: torch's schedules cannot send such boundaries over gloo). Rounds of one step of
-each contender follow each other, so that all meet the same noise; the figures are medians of their ratios to mp-basic
-in the same round. Bytes are counted by the engine's own counter (for torch's schedules: what autograd keeps, plus the
-receive buffers that it makes for all micro-batches).
-Prints one JSON line per contender; the committed ones are in benchmarks/results/engine.jsonl.
+Two gloo processes, one thread and one core each, ResNet-20-v2 on 160 px tiles, 8 micro-batches of one tile, fp32, the
+same cuts for all (not channels_last: torch's schedules cannot send such boundaries over gloo). Times are medians of
+ratios within rounds (rounds.py says which rounds count). For memory each contender runs in two fresh processes: how far
+the resident set grows above what it was before the first step, and the bytes that the engine predicts and counts. Torch
+is used as its documentation says: static shapes, the loss scaled by the caller, plain SGD.
+Prints JSON lines; the committed ones are in benchmarks/results/engine.jsonl. On a quiet machine some ten minutes.
 """
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import pickle
-import platform
 import statistics
 import tempfile
-import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +28,13 @@ import torch.multiprocessing
 from torch import Tensor, nn
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
 
+from benchmarks.machine import circumstances
+from benchmarks.rounds import BUSY, Compute, Turn, ratio, run_rounds
 from training.engine import Engine, TensorBatch, make_plan
 from training.engine.allocator import keep_freed_memory
-from training.engine.memory import LiveBytes
 from training.engine.partition import block_costs, stage_ranges
+from training.engine.plan import Plan
+from training.engine.predict import predict_memory
 from training.engine.ranks import Ranks, connect_ranks
 from training.engine.recompute import Recompute
 from training.engine.schedule import build_schedule
@@ -41,169 +43,177 @@ from training.engine.stage import StageCopy
 from training.models.resnet_v2 import resnet_v2_blocks
 from training.parallel_plan import cross_entropy
 
-DEPTH, SIDE_PX, NUM_STAGES, NUM_MICROBATCHES = 20, 160, 2, 8
-WARM_UP, ROUNDS = 3, 9
-OURS = [(strategy, 0) for strategy in ("mp-basic", "master", "gpipe", "1f1b", "chimera")] + [("1f1b", 2), ("master", 2)]
-THEIRS = {"torch GPipe": ScheduleGPipe, "torch 1F1B": Schedule1F1B}
-
-
-@dataclass
-class Contender:
-    """One way of doing a step."""
-
-    name: str
-    step: Callable[[], Any]
-    peak_bytes: Callable[[], int]
+DEPTH, SIDE_PX, NUM_STAGES, NUM_MICROBATCHES, MANY = 20, 160, 2, 8, 64
+OURS = ("mp-basic", "master", "gpipe", "1f1b", "chimera")
+THEIRS = {"torch gpipe": ScheduleGPipe, "torch 1f1b": Schedule1F1B}
+POLICIES = {
+    "keep": Recompute(),
+    "recompute every 2": Recompute(2),
+    "norm": Recompute(rest="norm"),
+    "offload": Recompute(rest="offload"),
+}
+Work = Callable[[], Any]
 
 
 def main() -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        torch.multiprocessing.spawn(_rank, (folder,), nprocs=NUM_STAGES)
-        results = [pickle.loads((Path(folder) / f"rank{rank}").read_bytes()) for rank in range(NUM_STAGES)]
-    seconds = {
-        name: [max(r["seconds"][name][i] for r in results) for i in range(ROUNDS)] for name in results[0]["seconds"]
+    about = {
+        "network": f"ResNet-{DEPTH}-v2, {SIDE_PX} px, fp32, {NUM_STAGES} ranks",
+        **circumstances("benchmarks.engine"),
     }
-    costs = [StageCost(*results[stage]["stage_s"][stage]) for stage in range(NUM_STAGES)]
-    base = seconds["mp-basic"]
+    for line in (*_times(), *_resident(), *_counted()):
+        print(json.dumps({"benchmark": "engine", **line, **about}), flush=True)
+
+
+# --- time ------------------------------------------------------------------------------------------
+
+
+def _times() -> list[dict[str, Any]]:
+    by_rank: list[list[dict[str, Turn]]] = _on_two_ranks(_race)
+    rounds = by_rank[0]
+    seconds = {name: [turns[name].seconds for turns in rounds] for name in (*OURS, *THEIRS)}
+    simulated = {name: [_simulated(name, turns) for turns in zip(*by_rank, strict=True)] for name in OURS}
+    lines = []
     for name, times in seconds.items():
-        line = {
-            "benchmark": "engine",
-            "network": f"ResNet-{DEPTH}-v2, {SIDE_PX} px, fp32, {NUM_MICROBATCHES} micro-batches, {NUM_STAGES} ranks",
-            "contender": name,
-            "median step s": round(statistics.median(times), 3),
-            "time / mp-basic": round(statistics.median(t / b for t, b in zip(times, base, strict=True)), 3),
-            "simulated / mp-basic": _simulated(name, costs),
-            "peak MB by rank": [round(r["peak_bytes"][name] / 1e6, 1) for r in results],
-            "versions": {"python": platform.python_version(), "torch": torch.__version__},
-            "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
-            "command": "python -m benchmarks.engine",
-        }
-        print(json.dumps(line))
+        line: dict[str, Any] = {"contender": name, "micro-batches": NUM_MICROBATCHES, "good rounds": len(rounds)}
+        line["median step s"] = round(statistics.median(times), 3) if times else BUSY
+        line["time / mp-basic"] = ratio(times, seconds["mp-basic"])
+        if name in simulated:
+            line["time / its simulation"] = ratio(times, simulated[name])
+        if f"torch {name}" in THEIRS:
+            line["time / torch's"] = ratio(times, seconds[f"torch {name}"])
+        lines.append(line)
+    return lines
 
 
-def _simulated(name: str, costs: list[StageCost]) -> float | None:
-    """From the stages' own forward and backward times, measured in mp-basic."""
-    if name.startswith("torch") or "recompute" in name:
-        return None
-    ends = [
-        simulate(build_schedule(strategy, num_stages=NUM_STAGES, num_microbatches=NUM_MICROBATCHES), costs).end_s
-        for strategy in (name, "mp-basic")
+def _simulated(strategy: str, turns: Sequence[dict[str, Turn]]) -> float:
+    """Seconds, from what forward and backward of each stage took in this round's step of the same strategy."""
+    found: dict[tuple[str, int], list[float]] = {}
+    for turn in turns:
+        for key, parts in turn[strategy].compute.parts.items():
+            found.setdefault(key, []).extend(parts)
+    costs = [
+        StageCost(*(statistics.mean(found[name, stage]) for name in ("forward", "backward")))
+        for stage in range(NUM_STAGES)
     ]
-    return round(ends[0] / ends[1], 3)
+    schedule = build_schedule(strategy, num_stages=NUM_STAGES, num_microbatches=NUM_MICROBATCHES)
+    return simulate(schedule, costs).end_s
 
 
-def _rank(rank: int, folder: str) -> None:
+def _race(ranks: Ranks) -> list[dict[str, Turn]]:
+    keep_freed_memory()
+    compute = Compute()
+    for name in ("forward", "backward"):
+        compute.wrap(StageCopy, name, lambda copy: copy.stage)
+        compute.wrap(PipelineStage, f"{name}_one_chunk", lambda stage: stage.stage_index)
+    contenders = {name: _step_of(name, ranks, NUM_MICROBATCHES) for name in (*OURS, *THEIRS)}
+    return run_rounds(contenders, compute)
+
+
+# --- memory ----------------------------------------------------------------------------------------
+
+
+def _resident() -> list[dict[str, Any]]:
+    lines = []
+    for count in (NUM_MICROBATCHES, MANY):
+        for name in ("gpipe", "1f1b"):
+            if (name, count) == ("gpipe", MANY):
+                continue
+            ours, theirs = (_on_two_ranks(_grown, one, count) for one in (name, f"torch {name}"))
+            line = {"contender": name, "micro-batches": count}
+            line["resident MB by rank"] = [round(value / 1e6, 1) for value in ours]
+            line["torch's resident MB by rank"] = [round(value / 1e6, 1) for value in theirs]
+            line["resident bytes / torch's, by rank"] = [round(a / b, 3) for a, b in zip(ours, theirs, strict=True)]
+            line["resident bytes / torch's"] = round(sum(ours) / sum(theirs), 3)
+            lines.append(line)
+    return lines
+
+
+def _grown(ranks: Ranks, name: str, num_microbatches: int) -> int:
+    """By how many bytes the resident set grows in three steps, at the most; a first network warms the libraries."""
+    _step_of("mp-basic", ranks, 2)()
+    gc.collect()
+    before = _status_bytes("VmRSS")
+    step = _step_of(name, ranks, num_microbatches)
+    Path("/proc/self/clear_refs").write_text("5")  # the kernel forgets the peak so far
+    for _ in range(3):
+        step()
+    return _status_bytes("VmHWM") - before
+
+
+def _status_bytes(field: str) -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(1024 * int(line.split()[1]) for line in lines if line.startswith(field))
+
+
+def _counted() -> list[dict[str, Any]]:
+    lines = []
+    for strategy in OURS:
+        for policy, recompute in POLICIES.items():
+            plan = _plan(strategy, NUM_MICROBATCHES, recompute)
+            predicted = [rank.peak_bytes for rank in predict_memory(_blocks(), cross_entropy, _batch(8), plan)]
+            measured = _on_two_ranks(_live_bytes, strategy, recompute)
+            line: dict[str, Any] = {"contender": strategy, "policy": policy, "micro-batches": NUM_MICROBATCHES}
+            line["live MB by rank"] = [round(value / 1e6, 1) for value in measured]
+            line["predicted / measured"] = [round(p / m, 6) for p, m in zip(predicted, measured, strict=True)]
+            lines.append(line)
+    return lines
+
+
+def _live_bytes(ranks: Ranks, strategy: str, recompute: Recompute) -> int:
+    engine = Engine(_blocks(), _plan(strategy, NUM_MICROBATCHES, recompute), ranks=ranks, count_bytes=True)
+    peaks = []
+    for _ in range(2):
+        engine.train_step(_batch(NUM_MICROBATCHES), cross_entropy)
+        peaks.append(engine.live_bytes.peak)
+    return max(peaks)
+
+
+# --- two ranks -------------------------------------------------------------------------------------
+
+
+def _on_two_ranks(task: Callable[..., Any], *args: Any) -> list[Any]:
+    """What `task(ranks, *args)` gives on each of two pinned processes."""
+    with tempfile.TemporaryDirectory() as folder:
+        torch.multiprocessing.spawn(_rank, (folder, task, args), nprocs=NUM_STAGES)
+        return [pickle.loads((Path(folder) / f"rank{rank}").read_bytes()) for rank in range(NUM_STAGES)]
+
+
+def _rank(rank: int, folder: str, task: Callable[..., Any], args: tuple[Any, ...]) -> None:
     os.sched_setaffinity(0, {rank % (os.cpu_count() or 1)})
     torch.set_num_threads(1)
-    keep_freed_memory()
     ranks = connect_ranks(timeout_s=600, init_method=f"file://{folder}/meeting-point", rank=rank, num_ranks=NUM_STAGES)
-    timer = StageTimer()
-    contenders = [_ours(strategy, every, ranks) for strategy, every in OURS]
-    contenders += [_theirs(name, ranks) for name in THEIRS]
-    seconds: dict[str, list[float]] = {contender.name: [] for contender in contenders}
-    for round_ in range(WARM_UP + ROUNDS):
-        for contender in contenders:
-            torch.distributed.barrier()
-            timer.is_on = contender.name == "mp-basic" and round_ >= WARM_UP
-            start = time.perf_counter()
-            contender.step()
-            torch.distributed.barrier()
-            if round_ >= WARM_UP:
-                seconds[contender.name].append(time.perf_counter() - start)
-    result = {
-        "seconds": seconds,
-        "peak_bytes": {contender.name: contender.peak_bytes() for contender in contenders},
-        "stage_s": timer.medians(),
-    }
-    (Path(folder) / f"rank{rank}").write_bytes(pickle.dumps(result))
+    (Path(folder) / f"rank{rank}").write_bytes(pickle.dumps(task(ranks, *args)))
     ranks.close()
 
 
-class StageTimer:
-    """Times the forwards and backwards of stages while it is on."""
-
-    def __init__(self) -> None:
-        self.is_on = False
-        self._seconds: dict[tuple[int, str], list[float]] = {}
-        for name in ("forward", "backward"):
-            setattr(StageCopy, name, self._timed(getattr(StageCopy, name), name))
-
-    def _timed(self, method: Callable[..., Any], name: str) -> Callable[..., Any]:
-        def timed(copy: StageCopy, *args: Any) -> Any:
-            start = time.perf_counter()
-            result = method(copy, *args)
-            if self.is_on:
-                self._seconds.setdefault((copy.stage, name), []).append(time.perf_counter() - start)
-            return result
-
-        return timed
-
-    def medians(self) -> dict[int, tuple[float, float]]:
-        """(forward, backward) of each stage seen."""
-        stages = {stage for stage, _ in self._seconds}
-        return {
-            stage: (
-                statistics.median(self._seconds[stage, "forward"]),
-                statistics.median(self._seconds[stage, "backward"]),
-            )
-            for stage in stages
-        }
+def _step_of(name: str, ranks: Ranks, num_microbatches: int) -> Work:
+    return (_theirs if name in THEIRS else _ours)(name, ranks, num_microbatches)
 
 
-def _blocks() -> list[nn.Module]:
-    torch.manual_seed(0)
-    return resnet_v2_blocks(depth=DEPTH, num_classes=2)
+def _ours(strategy: str, ranks: Ranks, num_microbatches: int) -> Work:
+    engine = Engine(_blocks(), _plan(strategy, num_microbatches), ranks=ranks)
+    return partial(engine.train_step, _batch(num_microbatches), cross_entropy)
 
 
-def _batch() -> TensorBatch:
-    generator = torch.Generator().manual_seed(1)
-    images = [torch.randn(1, 3, SIDE_PX, SIDE_PX, generator=generator) for _ in range(NUM_MICROBATCHES)]
-    return TensorBatch(tuple((image, torch.tensor([k % 2])) for k, image in enumerate(images)))
-
-
-def _cuts() -> tuple[list[float], tuple[int, ...]]:
-    costs: list[float] = [cost.flops for cost in block_costs(_blocks(), (1, 3, SIDE_PX, SIDE_PX))]
-    return costs, make_plan("mp-basic", costs=costs, num_stages=NUM_STAGES).cuts
-
-
-def _ours(strategy: str, every: int, ranks: Ranks) -> Contender:
-    plan = make_plan(
-        strategy,
-        costs=_cuts()[0],
-        num_stages=NUM_STAGES,
-        num_microbatches=NUM_MICROBATCHES,
-        recompute=Recompute(every),
-    )
-    engine, batch = Engine(_blocks(), plan, ranks=ranks), _batch()
-
-    def peak() -> int:
-        engine.live_bytes.enabled = True
-        engine.train_step(batch, cross_entropy)
-        return engine.live_bytes.peak
-
-    name = f"{strategy}, recompute every {every}" if every else strategy
-    return Contender(name, lambda: engine.train_step(batch, cross_entropy), peak)
-
-
-def _theirs(name: str, ranks: Ranks) -> Contender:
-    """torch.distributed.pipelining as its documentation says: static shapes, loss scaled by the caller, plain SGD."""
+def _theirs(name: str, ranks: Ranks, num_microbatches: int) -> Work:
     blocks = _blocks()
-    indices = stage_ranges(_cuts()[1], len(blocks))[ranks.rank]
+    indices = stage_ranges(_plan("mp-basic", num_microbatches).cuts, len(blocks))[ranks.rank]
     module, before = nn.Sequential(*(blocks[i] for i in indices)), nn.Sequential(*blocks[: indices.start])
-    batch = _batch()
+    batch = _batch(num_microbatches)
     images = torch.cat([image for image, _ in batch.parts])
     labels = torch.cat([label for _, label in batch.parts])
     with torch.no_grad():
-        example = before(images[:1])
-        output = module(example)
+        example: Tensor = before(images[:1])
+        output: Tensor = module(example)
+    del before
     needs = example.requires_grad_(ranks.rank > 0)
     stage = PipelineStage(
         module, ranks.rank, NUM_STAGES, torch.device("cpu"), input_args=(needs,), output_args=(output.requires_grad_(),)
     )
     schedule = THEIRS[name](
         stage,
-        NUM_MICROBATCHES,
-        loss_fn=lambda logits, targets: cross_entropy(logits, targets) / NUM_MICROBATCHES,
+        num_microbatches,
+        loss_fn=lambda logits, targets: cross_entropy(logits, targets) / num_microbatches,
         scale_grads=False,
     )
     optimizer = torch.optim.SGD(module.parameters(), lr=0.01)
@@ -216,15 +226,31 @@ def _theirs(name: str, ranks: Ranks) -> Contender:
         optimizer.step()
         optimizer.zero_grad()
 
-    def peak() -> int:
-        counter = LiveBytes(enabled=True)
-        counter.exclude([*module.parameters(), *module.buffers()])
-        with counter.watch():
-            step()
-        boundary: Tensor = example if ranks.rank else output
-        return counter.peak + NUM_MICROBATCHES * boundary.numel() * boundary.element_size()
+    return step
 
-    return Contender(name, step, peak)
+
+def _blocks() -> list[nn.Module]:
+    torch.manual_seed(0)
+    return resnet_v2_blocks(depth=DEPTH, num_classes=2)
+
+
+def _batch(num_microbatches: int) -> TensorBatch:
+    generator = torch.Generator().manual_seed(1)
+    images = [torch.randn(1, 3, SIDE_PX, SIDE_PX, generator=generator) for _ in range(num_microbatches)]
+    return TensorBatch(tuple((image, torch.tensor([k % 2])) for k, image in enumerate(images)))
+
+
+def _plan(strategy: str, num_microbatches: int, recompute: Recompute | None = None) -> Plan:
+    costs = [cost.flops for cost in block_costs(_blocks(), (1, 3, SIDE_PX, SIDE_PX))]
+    return make_plan(
+        strategy,
+        costs=costs,
+        num_stages=NUM_STAGES,
+        num_microbatches=num_microbatches,
+        recompute=recompute,
+        # As torch's: plain SGD.
+        make_optimizer=lambda named: torch.optim.SGD([weight for _, weight in named], lr=0.01),
+    )
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ from unittest import mock
 import pytest
 import torch
 
+from tests.distributed.cases import UNEVEN as UNEVEN_STEPS
 from tests.distributed.cases import pairwise_cases
 from tests.distributed.launch import run_ranks
 from tests.distributed.mutants import (
@@ -26,7 +27,7 @@ from tests.distributed.mutants import (
 from tests.distributed.networks import dropout_resnet
 from tests.distributed.problem import Case, differences, evenly, train
 from training.engine.recompute import Recompute
-from training.engine.schedule import Op, ScheduleError, build_schedule
+from training.engine.schedule import MIRRORED, Op, ScheduleError, build_schedule
 
 MASTER = Case("master", 2, evenly(4))
 BASIC = Case("mp-basic", 2, evenly(4))
@@ -73,10 +74,18 @@ def test_a_planted_fault_is_noticed(index, by_rank):
     assert [what for what in noticed if not any(what in difference for difference in found)] == [], found
 
 
+def stops_at(fault, case):
+    """Whether the engine itself trips over the fault: nothing is left to add up, or parts do not fit each other."""
+    shared = case.data_parallel > 1 or case.strategy in MIRRORED
+    return (fault is train_with_dropped_microbatch and case.batches == UNEVEN_STEPS) or (
+        fault is train_with_sequential_sum and shared
+    )
+
+
 @pytest.mark.prove
 @pytest.mark.parametrize("fault", dict.fromkeys(fault for fault, _, _ in PLANTED), ids=lambda fault: fault.__name__)
 def test_the_short_set_of_cases_notices_it_too(fault):
-    cases = [case for case in pairwise_cases() if case.num_ranks == 2]
+    cases = [case for case in pairwise_cases() if case.num_ranks == 2 and not stops_at(fault, case)]
     by_rank = run_ranks(2, train_all_with_fault, fault, cases)
 
     found = [

@@ -1,0 +1,111 @@
+"""Rounds of contenders that meet the same noise, and which of them count.
+
+In a round every contender does its work once. While it computes, its thread's CPU time is compared with the wall clock:
+where they differ, somebody else had the core, and the round does not count.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+LEAST_SHARE = 0.97
+"""Of the wall clock that a computation must have had a core for."""
+LEAST_ROUNDS, MOST_ROUNDS, WARM_UP = 9, 45, 2
+BUSY = "machine busy"
+
+
+@dataclass
+class Compute:
+    """Wall and CPU seconds of this thread while it computed."""
+
+    wall_s: float = 0.0
+    cpu_s: float = 0.0
+    parts: dict[Any, list[float]] = field(default_factory=dict)
+    """Wall seconds of each call, by what was computed."""
+
+    @contextmanager
+    def timed(self, key: Any) -> Iterator[None]:
+        wall, cpu = time.perf_counter(), time.thread_time()
+        yield
+        seconds = time.perf_counter() - wall
+        self.wall_s, self.cpu_s = self.wall_s + seconds, self.cpu_s + time.thread_time() - cpu
+        self.parts.setdefault(key, []).append(seconds)
+
+    def wrap(self, owner: Any, name: str, key: Callable[[Any], Any]) -> None:
+        """Time every call of a method from now on."""
+        method = getattr(owner, name)
+
+        def timed(*args: Any, **kwargs: Any) -> Any:
+            with self.timed((name, key(args[0] if args else None))):
+                return method(*args, **kwargs)
+
+        setattr(owner, name, timed)
+
+    def take(self) -> Compute:
+        """What was counted so far; counting begins anew."""
+        taken = Compute(self.wall_s, self.cpu_s, self.parts)
+        self.wall_s, self.cpu_s, self.parts = 0.0, 0.0, {}
+        return taken
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One contender in one round, on this rank."""
+
+    seconds: float
+    compute: Compute
+
+
+def run_rounds(
+    contenders: Mapping[str, Callable[[], Any]], compute: Compute, *, least: int = LEAST_ROUNDS, most: int = MOST_ROUNDS
+) -> list[dict[str, Turn]]:
+    """Good rounds, each contender's turns by name; every rank calls it and keeps the same rounds.
+
+    The order goes round, so that nobody always follows the same neighbour.
+    """
+    names, good = list(contenders), []
+    for index in range(WARM_UP + most):
+        shift = index % len(names)
+        turns = {name: _turn(contenders[name], compute) for name in names[shift:] + names[:shift]}
+        least_share = min(turn.compute.cpu_s / turn.compute.wall_s for turn in turns.values())
+        if index >= WARM_UP and _least_of_all(least_share) >= LEAST_SHARE:
+            good.append(turns)
+        if len(good) >= least:
+            break
+    return good
+
+
+def _turn(work: Callable[[], Any], compute: Compute) -> Turn:
+    _meet()
+    compute.take()
+    start = time.perf_counter()
+    work()
+    _meet()
+    return Turn(time.perf_counter() - start, compute.take())
+
+
+def _meet() -> None:
+    if dist.is_initialized():
+        dist.barrier()
+
+
+def _least_of_all(value: float) -> float:
+    least = torch.tensor(value, dtype=torch.float64)
+    if dist.is_initialized():
+        dist.all_reduce(least, dist.ReduceOp.MIN)
+    return least.item()
+
+
+def ratio(upper: Sequence[float], lower: Sequence[float], *, least: int = 7) -> float | str:
+    """Median of the ratios of each round; a word where too few rounds counted."""
+    if len(upper) < least:
+        return BUSY
+    return round(statistics.median(a / b for a, b in zip(upper, lower, strict=True)), 3)
