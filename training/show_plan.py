@@ -225,8 +225,9 @@ def _weight_bytes(planned: Planned, schedule: Schedule) -> int:
         for block in planned.blocks
     ]
     stages = [sum(per_block[i] for i in blocks) for blocks in stage_ranges(cuts, len(per_block))]
-    both = zip(stages, reversed(stages), strict=True) if schedule.num_directions == 2 else ((each,) for each in stages)
-    return max(map(sum, both))
+    placement = schedule.placement
+    held = ({stage for _, stage in placement.held_by(rank)} for rank in range(placement.num_ranks))
+    return max(sum(stages[stage] for stage in own) for own in held)
 
 
 def main() -> int:

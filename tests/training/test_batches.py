@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from training.augment import augment, to_input
+from training.augment import augment, normalised, to_input
 from training.config import AugmentConfig
 from training.errors import BadRecipeError, EmptyTableError
 from training.tile_batch import TileBatch
@@ -101,8 +101,6 @@ def uneven():
             step=6,
             seed=2,
             augmentation=AugmentConfig(brightness=0.1, stain=0.2),
-            mean=[0.5, 0.4, 0.6],
-            std=[0.2, 0.3, 0.25],
             pool=pool,
         )
 
@@ -122,7 +120,8 @@ def test_microbatches_are_the_whole_batch_cut_up(uneven):
 
     parts = [uneven.inputs(k) for k in range(3)]
 
-    assert [tuple(part.shape) for part in parts] == uneven.shapes
+    assert [tuple(part.movedim(3, 1).shape) for part in parts] == uneven.shapes
+    assert {part.dtype for part in parts} == {torch.uint8}
     assert torch.equal(torch.cat(parts), whole.inputs(0))
     assert torch.equal(torch.cat([uneven.targets(k) for k in range(3)]), whole.targets(0))
 
@@ -144,6 +143,7 @@ def test_inputs_are_normalised_and_channels_last():
 
     assert images.shape == (30, 3, 6, 6)
     assert images.stride()[1] == 1
+    assert torch.equal(normalised(torch.from_numpy(tiles), mean, std), images)
     assert images.mean(dim=(0, 2, 3)).abs().max() < 1e-3
     assert (images.std(dim=(0, 2, 3)) - 1).abs().max() < 1e-2
 
