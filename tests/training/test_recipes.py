@@ -92,7 +92,10 @@ def test_a_recipe_that_cannot_be_is_refused_with_the_remedy(tmp_path, change, sa
         ),
         ("recompute = {evry = 2}", "unknown key [parallel] recompute.evry: did you mean `every`?"),
         ("recompute = {every = 0}", "[parallel] recompute.every = 0: Input should be greater than or equal to 1"),
-        ('recompute = "all"', "[parallel] recompute = 'all': use \"none\", or a table such as {every = 2}"),
+        (
+            'recompute = "all"',
+            '[parallel] recompute = \'all\': use "none", "norm", "offload", or a table such as {every = 2}',
+        ),
         ("recompute = 2", '[parallel] recompute = 2: use "none", "norm", "offload", or a table such as {every = 2}'),
     ],
 )

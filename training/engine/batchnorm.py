@@ -41,33 +41,44 @@ class RunningStatistics:
         self.row = torch.cat([buffer for buffer in buffers if buffer is not None]) if buffers else torch.empty(0)
         """(values,): mean and variance of the first layer, of the second, and so on."""
         self._views = torch.split(self.row, self._sizes)
+        self._own = torch.zeros_like(self.row)
         self._put(self._views)
+
+    @property
+    def rows(self) -> tuple[Tensor, Tensor]:
+        """All memory that this takes."""
+        return self.row, self._own
 
     def __len__(self) -> int:
         return len(self.row)
 
     @contextmanager
-    def record(self) -> Iterator[Tensor]:
-        """Run a forward that leaves the running statistics alone.
+    def recording(self) -> Iterator[None]:
+        """Run the forwards of a step; none of them touches the running statistics.
 
         With momentum 1 a layer blends in nothing of its old statistics: its buffers *are* those of the micro-batch.
-
-        Yields:
-            a row like `row`, filled by the forward: mean and unbiased variance of this micro-batch.
         """
-        recorded = torch.zeros_like(self.row)
         tracked = [layer._buffers["num_batches_tracked"] for layer in self._layers]
         for layer in self._layers:
             layer.__dict__["momentum"] = 1.0
             layer._buffers["num_batches_tracked"] = None
-        self._put(torch.split(recorded, self._sizes))
+        self._put(torch.split(self._own, self._sizes))
         try:
-            yield recorded
+            yield
         finally:
             for layer, momentum, count in zip(self._layers, self._kept, tracked, strict=True):
                 layer.__dict__["momentum"] = momentum
                 layer._buffers["num_batches_tracked"] = count
             self._put(self._views)
+
+    def start(self) -> None:
+        """A micro-batch comes: what an earlier one left must not leak in, be it infinite."""
+        # Autograd has saved these buffers, though backward in training mode reads nothing of them: no new version.
+        self._own.data.zero_()
+
+    def recorded(self) -> Tensor:
+        """A row like `row`: mean and unbiased variance of the micro-batch that has come since `start`."""
+        return self._own.clone()
 
     def replay(self, recorded: Sequence[Tensor], columns: slice) -> None:
         """Blend what was recorded into some columns of `row`, micro-batch by micro-batch, as nn.BatchNorm does.

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from training.engine.exchange import Exchange, Message, exchanges
-from training.engine.schedule import Action, Op, Schedule, ScheduleError, live_bound
+from training.engine.schedule import Action, Op, Schedule, ScheduleError
 
 
 def check_schedule(schedule: Schedule, *, forward_only: bool = False) -> None:
@@ -81,6 +81,20 @@ def _check_live_bound(schedule: Schedule, rank: int, actions: tuple[Action, ...]
             live.append(action)
         elif action.op is Op.B:
             live.remove(action._replace(op=Op.F))
+
+
+def live_bound(strategy: str, *, stage: int, num_stages: int, num_microbatches: int) -> int:
+    """How many micro-batches a stage keeps the activations of, at most, of those that pass through it.
+
+    A rank of `master` keeps one over both its stages, because its replicas take turns; a rank of `chimera` keeps
+    what its two stages keep together, num_stages / 2 + 1 up to num_stages.
+    """
+    wanted = {
+        "gpipe": num_microbatches,
+        "1f1b": num_stages - stage,
+        "chimera": min(num_stages // 2, num_stages - stage),
+    }.get(strategy, 1)
+    return min(wanted, num_microbatches)
 
 
 class _Rank:

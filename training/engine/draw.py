@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from html import escape
 from itertools import pairwise
 
-from training.engine.schedule import Action, Op, Schedule, by_clock
+from training.engine.schedule import Action, Op, Schedule, ScheduleError
 from training.engine.simulate import Span, Timeline
 
 WIDTH, LEFT, RIGHT, TOP, BOTTOM = 960, 104, 140, 74, 46
@@ -215,3 +215,25 @@ def _text(x: float, y: float, words: str, attributes: str = "") -> str:
 def _n(value: float) -> str:
     """A coordinate, short and the same everywhere."""
     return f"{value:.2f}".rstrip("0").rstrip(".")
+
+
+def by_clock(schedule: Schedule) -> Iterator[list[Action | None]]:
+    """What each rank starts at each clock, when every action takes one clock.
+
+    Raises:
+        ScheduleError: the schedule stalls.
+    """
+    done: set[Action] = set()
+    queues = [list(reversed(actions)) for actions in schedule.ranks]
+    while any(queues):
+        next_up = {queue[-1] for queue in queues if queue}
+        row: list[Action | None] = []
+        for queue in queues:
+            ready = bool(queue) and all(source in done for source in schedule.sources(queue[-1]))
+            ready = ready and next_up.issuperset(schedule.partners(queue[-1]))
+            row.append(queue.pop() if ready else None)
+        started = {action for action in row if action is not None}
+        if not started:
+            raise ScheduleError("the schedule stalls; check_schedule says where")
+        done |= started
+        yield row

@@ -43,7 +43,7 @@ from training.engine.plan import Plan
 from training.engine.random_numbers import random_numbers_kept
 from training.engine.ranks import Ranks, alone
 from training.engine.replica_sync import StageSync, clip_factor
-from training.engine.schedule import Action, Schedule, build_schedule
+from training.engine.schedule import Schedule, build_schedule
 from training.engine.stage import StageCopy
 from training.engine.transport import Transport
 
@@ -117,7 +117,7 @@ class Engine:
             self._ranks.rank,
             copies=self._copies,
             transport=self._transport,
-            sync=_Stages(self._stages),
+            syncs=self._stages,
             place=lambda value: plan.place(value, prepare),
             feed=self._feed,
             counter=self.live_bytes,
@@ -155,7 +155,10 @@ class Engine:
                 schedule, batch, loss,
                 number=self.steps_done, seed=self.plan.seed, loss_scale=self.loss_scale.value, upcoming=after,
             )  # fmt: skip
-            self._executor.run(step, range(step.first_update))
+            with ExitStack() as stack:
+                for stage in self._stages.values():
+                    stack.enter_context(stage.copy.running.recording())
+                self._executor.run(step, range(step.first_update))
             agreed = agree(step, self._stages, self._num_weights, self._transport)
             fault = agreed.loss_fault() or agreed.gradient_fault()
             if fault is None:
@@ -310,25 +313,6 @@ class Engine:
 
     def _optimizers(self) -> list[torch.optim.Optimizer]:
         return [sync.optimizer for sync in self._stages.values() if sync.optimizer is not None]
-
-
-class _Stages:
-    """REDUCE and STEP of whichever stage an action names."""
-
-    def __init__(self, stages: Mapping[int, StageSync]) -> None:
-        self._stages = stages
-
-    def bring_together(self, action: Action, schedule: Schedule) -> None:
-        self._stages[action.stage].bring_together(action, schedule)
-
-    def finish_sum(self, action: Action, scale: float) -> None:
-        self._stages[action.stage].finish_sum(scale)
-
-    def update(self, action: Action, num_microbatches: int) -> None:
-        self._stages[action.stage].update(num_microbatches)
-
-    def hand_round(self, action: Action) -> None:
-        self._stages[action.stage].hand_round(action)
 
 
 def named_stages(blocks: Sequence[nn.Module], plan: Plan, ranks: Ranks) -> list[nn.Sequential]:

@@ -41,13 +41,13 @@ Loss = Callable[[Tensor, Any], Tensor]
 
 
 class Sync(Protocol):
-    """What REDUCE and STEP do on this rank."""
+    """What REDUCE and STEP do with one stage on this rank."""
 
     def bring_together(self, action: Action, schedule: Schedule) -> None: ...
 
-    def finish_sum(self, action: Action, scale: float) -> None: ...
+    def finish_sum(self, scale: float) -> None: ...
 
-    def update(self, action: Action, num_microbatches: int) -> None: ...
+    def update(self, num_microbatches: int) -> None: ...
 
     def hand_round(self, action: Action) -> None: ...
 
@@ -85,7 +85,7 @@ class Step:
 
 
 class Executor:
-    """Runs one rank's actions. `copies` are the stages held here."""
+    """Runs one rank's actions. `copies` are the stages held here, `syncs` what keeps each equal to its like."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class Executor:
         *,
         copies: Mapping[Held, StageCopy],
         transport: Transport,
-        sync: Sync,
+        syncs: Mapping[int, Sync],
         place: Callable[[Tensor], Tensor],
         feed: Feed,
         counter: LiveBytes,
@@ -101,7 +101,7 @@ class Executor:
         self._rank = rank
         self._copies = copies
         self._transport = transport
-        self._sync = sync
+        self._syncs = syncs
         self._place = place
         self._feed = feed
         self._counter = counter
@@ -145,10 +145,10 @@ class Executor:
                 self._backward(step, index)
             case Op.REDUCE:
                 self._exchange(step, index)
-                self._sync.finish_sum(action, 1.0 / step.loss_scale)
+                self._syncs[action.stage].finish_sum(1.0 / step.loss_scale)
             case Op.STEP:
                 self._exchange(step, index)
-                self._sync.update(action, len(step.shapes))
+                self._syncs[action.stage].update(len(step.shapes))
 
     def finish(self, step: Step) -> None:
         """What comes after the last action; then wait until other ranks have taken all they need of this one."""
@@ -163,9 +163,9 @@ class Executor:
                 takes = [self._route(step, message, peer_of=message[0]) for message in group.takes]
                 received += self._transport.exchange(group.gives, takes)
             elif group.meets.op is Op.REDUCE:
-                self._sync.bring_together(group.meets, step.schedule)
+                self._syncs[group.meets.stage].bring_together(group.meets, step.schedule)
             else:
-                self._sync.hand_round(group.meets)
+                self._syncs[group.meets.stage].hand_round(group.meets)
         return received[0] if received else None
 
     def _forward(self, step: Step, index: int) -> None:

@@ -85,10 +85,15 @@ class _Group:
             stages = {copy.stage: copy for copy in copies.values()}
             self._executors.append(
                 Executor(
-                    rank, copies=copies, transport=transport, sync=_NoSync(stages), place=plan.place, feed=Feed(),
+                    rank,
+                    copies=copies,
+                    transport=transport,
+                    syncs={stage: _NoSync(copy) for stage, copy in stages.items()},
+                    place=plan.place,
+                    feed=Feed(),
                     counter=counter,
                 )
-            )  # fmt: skip
+            )
             held = [tensor for c in stages.values() for tensor in (*c.module.parameters(), *c.module.buffers())]
             self._weight_bytes.append(sum(tensor.numel() * tensor.element_size() for tensor in held))
 
@@ -137,16 +142,16 @@ class _FakeBatch:
 class _NoSync:
     """Gradients and statistics are dropped where a real run adds them up: the counter leaves them out."""
 
-    def __init__(self, stages: dict[int, StageCopy]):
-        self._stages = stages
+    def __init__(self, copy: StageCopy):
+        self._copy = copy
 
     def bring_together(self, action: Action, schedule: Schedule) -> None:
         return
 
-    def finish_sum(self, action: Action, scale: float) -> None:
-        self._stages[action.stage].forget()
+    def finish_sum(self, scale: float) -> None:
+        self._copy.forget()
 
-    def update(self, action: Action, num_microbatches: int) -> None:
+    def update(self, num_microbatches: int) -> None:
         return
 
     def hand_round(self, action: Action) -> None:

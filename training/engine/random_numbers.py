@@ -9,10 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from hashlib import blake2b
 from struct import pack
 
 import torch
+
+_GOLDEN = 0x9E3779B97F4A7C15
+"""Odd, so that no two blocks of a micro-batch have one seed."""
 
 
 @dataclass(frozen=True)
@@ -25,11 +29,15 @@ class Draws:
 
     def start_block(self, block: int, device: torch.device) -> None:
         """Seed the generators of the CPU and of the device for one block of the network."""
-        key = pack("<4q", self.seed, self.step, self.microbatch, block)
-        seed = int.from_bytes(blake2b(key, digest_size=8).digest(), "little")
+        seed = (self._first + block * _GOLDEN) % 2**64
         torch.default_generator.manual_seed(seed)
         if device.type == "cuda":
             torch.cuda.default_generators[_index(device)].manual_seed(seed)
+
+    @cached_property
+    def _first(self) -> int:
+        key = pack("<3q", self.seed, self.step, self.microbatch)
+        return int.from_bytes(blake2b(key, digest_size=8).digest(), "little")
 
 
 @contextmanager

@@ -191,20 +191,6 @@ GENERATORS: dict[str, Generator] = {
 STRATEGIES = tuple(GENERATORS)
 
 
-def live_bound(strategy: str, *, stage: int, num_stages: int, num_microbatches: int) -> int:
-    """How many micro-batches a stage keeps the activations of, at most, of those that pass through it.
-
-    A rank of `master` keeps one over both its stages, because its replicas take turns; a rank of `chimera` keeps
-    what its two stages keep together, num_stages / 2 + 1 up to num_stages.
-    """
-    wanted = {
-        "gpipe": num_microbatches,
-        "1f1b": num_stages - stage,
-        "chimera": min(num_stages // 2, num_stages - stage),
-    }.get(strategy, 1)
-    return min(wanted, num_microbatches)
-
-
 def build_schedule(
     strategy: str, *, num_stages: int, num_microbatches: int, data_parallel: int = 1, forward_only: bool = False
 ) -> Schedule:
@@ -278,25 +264,3 @@ def _updates(schedule: Schedule, rank: int) -> Iterator[Action]:
 
 class ScheduleError(ValueError):
     """A schedule loses work, keeps too much alive, or would stall."""
-
-
-def by_clock(schedule: Schedule) -> Iterator[list[Action | None]]:
-    """What each rank starts at each clock, when every action takes one clock.
-
-    Raises:
-        ScheduleError: the schedule stalls.
-    """
-    done: set[Action] = set()
-    queues = [list(reversed(actions)) for actions in schedule.ranks]
-    while any(queues):
-        next_up = {queue[-1] for queue in queues if queue}
-        row: list[Action | None] = []
-        for queue in queues:
-            ready = bool(queue) and all(source in done for source in schedule.sources(queue[-1]))
-            ready = ready and next_up.issuperset(schedule.partners(queue[-1]))
-            row.append(queue.pop() if ready else None)
-        started = {action for action in row if action is not None}
-        if not started:
-            raise ScheduleError("the schedule stalls; check_schedule says where")
-        done |= started
-        yield row

@@ -63,7 +63,7 @@ class StageCopy:
         self.sizes: dict[int, Tensor] = {}
         """Of each micro-batch's gradients together, a scalar: not finite where one of them is not."""
         self.counter = counter or LiveBytes()
-        self.counter.exclude([*module.parameters(), *module.buffers(), self.running.row])
+        self.counter.exclude([*module.parameters(), *module.buffers(), *self.running.rows])
         self.device = device
         self._precision = precision
         self._blocks: list[Block] = list(blocks or module)
@@ -92,12 +92,12 @@ class StageCopy:
         passed: list[_Passed] = []
         versions = [buffer._version for _, buffer in self._buffers]
         last_blocks = next(piece for piece in reversed(self._pieces) if piece.blocks or piece is self._pieces[0])
-        with self.running.record() as recorded:
-            for piece in self._pieces:
-                is_last = piece is self._pieces[-1]
-                value = piece.forward(
-                    value, finish if is_last else None, passed, draws, keep=at_once and piece is last_blocks
-                )
+        self.running.start()
+        for piece in self._pieces:
+            is_last = piece is self._pieces[-1]
+            value = piece.forward(
+                value, finish if is_last else None, passed, draws, keep=at_once and piece is last_blocks
+            )
         changed = [n for (n, b), before in zip(self._buffers, versions, strict=True) if b._version != before]
         replaced = [n for n, b in self._buffers if self.module.get_buffer(n) is not b]
         if changed or replaced:
@@ -106,7 +106,7 @@ class StageCopy:
                 "forward leaves behind, only the running statistics of BatchNorm are kept equal on all copies. "
                 "Take out the change."
             )
-        self.statistics[microbatch] = recorded
+        self.statistics[microbatch] = self.running.recorded()
         self._live[microbatch] = passed
         return value
 
@@ -292,8 +292,7 @@ class _Piece:
         """Forward once more, with a graph. BatchNorm has seen the micro-batch already; random numbers repeat."""
         for tensor, version in zip(as_tuple(passed.inputs), passed.versions, strict=True):
             check_unchanged(tensor, version)
-        with self._owner.running.record():
-            outputs = as_tuple(self._run(passed.inputs, None, passed.saver, passed.draws))
+        outputs = as_tuple(self._run(passed.inputs, None, passed.saver, passed.draws))
         outputs = tuple(tensor for tensor in outputs if _is_differentiable(tensor))
         pairs = [(_root(o), g) for o, g in zip(outputs, gradients, strict=True) if o.requires_grad]
         return [root for root, _ in pairs], tuple(gradient for _, gradient in pairs)

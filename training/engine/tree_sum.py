@@ -6,6 +6,7 @@ left at the end (8 + 4 + 1 micro-batches of 13, say) is added from the right. So
 which micro-batches or in which order they come: any number of ranks gives the bits that one process gives.
 """
 
+import torch
 from torch import Tensor
 
 Node = tuple[int, int]
@@ -63,11 +64,7 @@ def nodes_of(microbatches: range) -> list[Node]:
 
 
 def add_sets(left: GradientSet, right: GradientSet) -> GradientSet:
-    """Both lists are taken over and release their tensors one by one, so no third set is ever held."""
     if len(left) != len(right):
         raise ValueError(f"two gradient sets of one stage differ in length: {len(left)} and {len(right)} tensors")
-    total = []
-    while left:
-        # Not in place: autograd may have given the same memory to two gradients.
-        total.append(left.pop() + right.pop())
-    return total[::-1]
+    # Not in place: autograd may have given the same memory to two gradients.
+    return list(torch._foreach_add(left, right)) if left else []

@@ -25,9 +25,11 @@ def microbatches(count=6):
 def recorded_in_order(module, images, *, reverse=False):
     running = RunningStatistics(module)
     recorded = {}
-    for k in [*range(len(images) // 2, len(images)), *range(len(images) // 2)]:
-        with running.record() as recorded[k]:
+    with running.recording():
+        for k in [*range(len(images) // 2, len(images)), *range(len(images) // 2)]:
+            running.start()
             module(images[k])
+            recorded[k] = running.recorded()
     running.replay([recorded[k] for k in sorted(recorded, reverse=reverse)], slice(0, len(running)))
     running.count(len(images))
 
@@ -89,7 +91,7 @@ def test_recording_leaves_layer_and_output_alone():
     images_nchw = microbatches()[0]
     before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
 
-    with running.record():
+    with running.recording():
         output_nchw = module(images_nchw)
 
     assert torch.equal(output_nchw, plain(images_nchw))
@@ -102,7 +104,7 @@ def test_a_failed_forward_leaves_the_layer_alone():
     running = RunningStatistics(module)
     mean_before = module.running_mean.clone()
 
-    with pytest.raises(RuntimeError), running.record():
+    with pytest.raises(RuntimeError), running.recording():
         module(torch.randn(2, 4, 6, 7))
 
     assert torch.equal(module.running_mean, mean_before)
@@ -113,8 +115,10 @@ def test_recorded_statistics_are_mean_and_unbiased_variance():
     module = layer()
     images_nchw = microbatches()[0]
 
-    with RunningStatistics(module).record() as recorded:
+    running = RunningStatistics(module)
+    with running.recording():
         module(images_nchw)
+    recorded = running.recorded()
 
     torch.testing.assert_close(recorded[:5], images_nchw.mean((0, 2, 3)))
     torch.testing.assert_close(recorded[5:], images_nchw.var((0, 2, 3), unbiased=True))
@@ -124,10 +128,13 @@ def test_old_statistics_that_overflowed_do_not_leak_in():
     module = layer()
     module.running_mean.fill_(float("inf"))
 
-    with RunningStatistics(module).record() as recorded:
+    running = RunningStatistics(module)
+    with running.recording():
+        module(microbatches()[0] * float("inf"))
+        running.start()
         module(microbatches()[0])
 
-    assert recorded.isfinite().all()
+    assert running.recorded().isfinite().all()
 
 
 def test_frozen_and_untracked_layers_are_left_out():

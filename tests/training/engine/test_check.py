@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from tests.training.engine.schedule_requests import build, requests
 from training.engine.check import check_schedule
+from training.engine.draw import by_clock
 from training.engine.exchange import exchanges
-from training.engine.schedule import STRATEGIES, Op, ScheduleError, build_schedule, by_clock
+from training.engine.schedule import STRATEGIES, Op, ScheduleError, build_schedule
 
 
 def with_rank(schedule, rank, actions):

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.training.engine.schedule_requests import build, requests
-from training.engine.check import check_schedule
-from training.engine.schedule import MIRRORED, STRATEGIES, Op, by_clock, live_bound
+from training.engine.check import check_schedule, live_bound
+from training.engine.draw import by_clock
+from training.engine.schedule import MIRRORED, STRATEGIES, Op
 
 
 def actions_of(schedule, *ops):
