@@ -64,7 +64,7 @@ def agree(step: Step, syncs: Mapping[int, StageSync], num_weights: Sequence[int]
     known: dict[int, Tensor] = dict(step.results)
     flags: dict[int, Tensor] = {}
     for stage, sync in syncs.items():
-        flags |= {num_losses + k * num_stages + stage: size for k, size in sync.copy.sizes.items()}
+        flags |= {num_losses + k * num_stages + stage: checksum for k, checksum in sync.copy.checksums.items()}
         start = num_losses + num_flags + sum(num_weights[:stage])
         known |= {start + index: square for index, square in sync.squared_norms().items()}
     numbers = torch.zeros(num_losses + num_flags + sum(num_weights), dtype=torch.float64)

@@ -51,12 +51,12 @@ class StageSync:
         recorded = [row for _, row in sorted(self.copy.statistics.items())]
         rows = {}
         for peer in self._others():
-            own = [gradients[i] for _, gradients in nodes for i in self._weights_of[peer]]
+            own = [part for _, sums in nodes for part in self.copy.rows.cut(sums, self._weights_of[peer])]
             columns = _slice(self._columns_of[peer])
             rows[peer] = pack([*own, *(row[columns] for row in recorded)])
         mine = self._weights_of[self._rank]
-        for node, gradients in nodes:
-            self.copy.gradient_sum.add(node, [gradients[i] for i in mine])
+        for node, sums in nodes:
+            self.copy.gradient_sum.add(node, self.copy.rows.cut(sums, mine))
         columns = _slice(self._columns_of[self._rank])
         statistics = {k: row[columns] for k, row in self.copy.statistics.items()}
         like = {peer: self._message_like(schedule, peer, action.stage) for peer in self._others()}
@@ -65,13 +65,14 @@ class StageSync:
             received = unpack(row, like[peer])
             microbatches = _microbatches_on(schedule, peer, action.stage)
             for node in nodes_of(microbatches):
-                self.copy.gradient_sum.add(node, [received.pop(0) for _ in mine])
+                self.copy.gradient_sum.add(node, [received.pop(0) for _ in self.copy.rows.like(mine)])
             statistics |= {k: received.pop(0) for k in microbatches}
         self.copy.statistics = statistics
 
     def finish_sum(self, scale: float) -> None:
         """Give the owned weights their gradients, each `scale` times the sum of the step."""
-        owned, total = list(self.owned.values()), self.copy.gradient_sum.take_total()
+        owned = list(self.owned.values())
+        total = self.copy.rows.split(self.copy.gradient_sum.take_total(), self._weights_of[self._rank])
         for weight in owned:
             # One layout for all strategies: what came from another rank is contiguous.
             weight.grad = torch.empty_like(weight)
@@ -148,9 +149,9 @@ class StageSync:
     def _message_like(self, schedule: Schedule, peer: int, stage: int) -> list[Tensor]:
         """Tensors of the shapes that a peer sends this rank in REDUCE."""
         microbatches = _microbatches_on(schedule, peer, stage)
-        weights: list[Tensor] = [self.copy.weights[i] for i in self._weights_of[self._rank]]
+        rows = self.copy.rows.like(self._weights_of[self._rank])
         columns = self.copy.running.row[_slice(self._columns_of[self._rank])]
-        return [*weights * len(nodes_of(microbatches)), *[columns] * len(microbatches)]
+        return [*rows * len(nodes_of(microbatches)), *[columns] * len(microbatches)]
 
 
 def shares(sizes: list[int], count: int) -> list[range]:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from training.engine.batchnorm import RunningStatistics
+from training.engine.gradient_rows import GradientRows, checksum
 from training.engine.memory import LiveBytes
 from training.engine.random_numbers import Draws
 from training.engine.recompute import Segment
@@ -60,8 +61,9 @@ class StageCopy:
         self.gradient_sum = TreeSum()
         self.running = RunningStatistics(module)
         self.statistics: dict[int, Tensor] = {}
-        self.sizes: dict[int, Tensor] = {}
-        """Of each micro-batch's gradients together, a scalar: not finite where one of them is not."""
+        self.rows = GradientRows(self.weights)
+        self.checksums: dict[int, Tensor] = {}
+        """Of each micro-batch's gradients, a scalar: not finite where one of them is not."""
         self.counter = counter or LiveBytes()
         self.counter.exclude([*module.parameters(), *module.buffers(), *self.running.rows])
         self.device = device
@@ -134,10 +136,10 @@ class StageCopy:
                 f"the output of stage {self.stage} does not depend on its weights {', '.join(unused)}; freeze them "
                 "(requires_grad_(False)) or let the network use them in every micro-batch"
             )
-        all_found = [found[id(weight)] for weight in self.weights]
-        if all_found:
-            self.sizes[microbatch] = torch.stack(torch._foreach_norm(all_found)).sum()
-        self.gradient_sum.add((microbatch, 1), all_found)
+        rows = self.rows.join([found[id(weight)] for weight in self.weights])
+        if rows:
+            self.checksums[microbatch] = checksum(rows)
+        self.gradient_sum.add((microbatch, 1), rows)
         return gradients or ()
 
     def fetch(self, microbatch: int) -> None:
@@ -154,7 +156,7 @@ class StageCopy:
     def forget(self) -> None:
         """Drop the sums of a step."""
         self.gradient_sum.take_nodes()
-        self.statistics, self.sizes = {}, {}
+        self.statistics, self.checksums = {}, {}
 
     def check_modes(self) -> None:
         """Raises ValueError where somebody changed what is trained, or a mode, since the engine took the blocks."""

@@ -12,7 +12,7 @@ from torch import Tensor
 Node = tuple[int, int]
 """(index of the first micro-batch, number of micro-batches: a power of two that divides the index)"""
 GradientSet = list[Tensor]
-"""One gradient per weight of a stage."""
+"""All gradients of a stage, as rows (gradient_rows.py)."""
 
 
 class TreeSum:
@@ -22,7 +22,7 @@ class TreeSum:
         self._nodes: dict[Node, GradientSet] = {}
 
     def add(self, node: Node, gradients: GradientSet) -> None:
-        """Add the set of a node; the list is taken over, its tensors are not changed."""
+        """Add the set of a node; its tensors are taken over, and sums are written into them."""
         start, size = node
         while (sibling := self._nodes.pop((start ^ size, size), None)) is not None:
             is_right = start & size
@@ -64,7 +64,9 @@ def nodes_of(microbatches: range) -> list[Node]:
 
 
 def add_sets(left: GradientSet, right: GradientSet) -> GradientSet:
+    """left + right, in the memory of the left."""
     if len(left) != len(right):
         raise ValueError(f"two gradient sets of one stage differ in length: {len(left)} and {len(right)} tensors")
-    # Not in place: autograd may have given the same memory to two gradients.
-    return list(torch._foreach_add(left, right)) if left else []
+    if left:
+        torch._foreach_add_(left, right)
+    return left
