@@ -4,7 +4,9 @@
 
 Two gloo processes, one thread and one core each, ResNet-20-v2 on 160 px tiles, 8 micro-batches of one tile, fp32, the
 same cuts for all (not channels_last: torch's schedules cannot send such boundaries over gloo). Times are medians of
-ratios within rounds (rounds.py says which rounds count). For memory each contender runs in two fresh processes: how far
+ratios within rounds (rounds.py says which rounds count). A simulation knows what the stages cost, and messages that take
+no time: from the costs in mp-basic's step, where one rank computes at a time, follows how much faster than mp-basic a
+strategy would be; from those in its own step, where both ranks share the memory, how long it would take. For memory each contender runs in two fresh processes: how far
 the resident set grows above what it was before the first step, and the bytes that the engine predicts and counts. Torch
 is used as its documentation says: static shapes, the loss scaled by the caller, plain SGD.
 Prints JSON lines; the committed ones are in benchmarks/results/engine.jsonl. On a quiet machine some ten minutes.
@@ -71,25 +73,31 @@ def _times() -> list[dict[str, Any]]:
     by_rank: list[list[dict[str, Turn]]] = _on_two_ranks(_race)
     rounds = by_rank[0]
     seconds = {name: [turns[name].seconds for turns in rounds] for name in (*OURS, *THEIRS)}
-    simulated = {name: [_simulated(name, turns) for turns in zip(*by_rank, strict=True)] for name in OURS}
+    turns = list(zip(*by_rank, strict=True))
+    # From what stages cost where one rank computes at a time, and where they did in the same strategy's step.
+    alone = {name: [_simulated(name, each, costs_of="mp-basic") for each in turns] for name in OURS}
+    beside = {name: [_simulated(name, each, costs_of=name) for each in turns] for name in OURS}
     lines = []
     for name, times in seconds.items():
         line: dict[str, Any] = {"contender": name, "micro-batches": NUM_MICROBATCHES, "good rounds": len(rounds)}
         line["median step s"] = round(statistics.median(times), 3) if times else BUSY
         line["time / mp-basic"] = ratio(times, seconds["mp-basic"])
-        if name in simulated:
-            line["time / its simulation"] = ratio(times, simulated[name])
+        if name in OURS:
+            line["simulated / mp-basic"] = ratio(alone[name], alone["mp-basic"])
+            expected = [a * b / c for a, b, c in zip(alone[name], seconds["mp-basic"], alone["mp-basic"], strict=True)]
+            line["time / its simulation"] = ratio(times, expected)
+            line["seconds / simulated from its own stages"] = ratio(times, beside[name])
         if f"torch {name}" in THEIRS:
             line["time / torch's"] = ratio(times, seconds[f"torch {name}"])
         lines.append(line)
     return lines
 
 
-def _simulated(strategy: str, turns: Sequence[dict[str, Turn]]) -> float:
-    """Seconds, from what forward and backward of each stage took in this round's step of the same strategy."""
+def _simulated(strategy: str, turns: Sequence[dict[str, Turn]], *, costs_of: str) -> float:
+    """Seconds, from what forward and backward of each stage took in this round's step of some strategy."""
     found: dict[tuple[str, int], list[float]] = {}
     for turn in turns:
-        for key, parts in turn[strategy].compute.parts.items():
+        for key, parts in turn[costs_of].compute.parts.items():
             found.setdefault(key, []).extend(parts)
     costs = [
         StageCost(*(statistics.mean(found[name, stage]) for name in ("forward", "backward")))
