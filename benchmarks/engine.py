@@ -4,23 +4,26 @@
 
 Two gloo processes, one thread and one core each, ResNet-20-v2 on 160 px tiles, 8 micro-batches of one tile, fp32, the
 same cuts for all (not channels_last: torch's schedules cannot send such boundaries over gloo). Times are medians of
-ratios within rounds (rounds.py says which rounds count). A simulation knows what the stages cost, and messages that take
-no time: from the costs in mp-basic's step, where one rank computes at a time, follows how much faster than mp-basic a
-strategy would be; from those in its own step, where both ranks share the memory, how long it would take. For memory each contender runs in two fresh processes: how far
-the resident set grows above what it was before the first step, and the bytes that the engine predicts and counts. Torch
-is used as its documentation says: static shapes, the loss scaled by the caller, plain SGD.
-Prints JSON lines; the committed ones are in benchmarks/results/engine.jsonl. On a quiet machine some ten minutes.
+ratios within rounds (rounds.py says which rounds count). A simulation knows what stages cost; its messages take no
+time. From the costs in mp-basic's step, where one rank computes at a time, it says how much faster than mp-basic a
+strategy would be; from those in the strategy's own step, where both share the memory, how long that would take.
+
+For memory each contender runs in two fresh processes: how far the resident set grows above what it was before the
+first step, and the bytes that the engine predicts and counts. Torch is used as its documentation says: static shapes,
+the loss scaled by the caller, plain SGD. Prints JSON lines; the committed ones are in benchmarks/results/engine.jsonl.
+On a quiet machine some fifteen minutes; `--only times` for a part.
 """
 
 from __future__ import annotations
 
+import argparse
 import gc
 import json
 import os
 import pickle
 import statistics
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -48,6 +51,7 @@ from training.parallel_plan import cross_entropy
 DEPTH, SIDE_PX, NUM_STAGES, NUM_MICROBATCHES, MANY = 20, 160, 2, 8, 64
 OURS = ("mp-basic", "master", "gpipe", "1f1b", "chimera")
 THEIRS = {"torch gpipe": ScheduleGPipe, "torch 1f1b": Schedule1F1B}
+RACES = (("mp-basic", "master", "chimera"), ("mp-basic", "gpipe", "torch gpipe"), ("mp-basic", "1f1b", "torch 1f1b"))
 POLICIES = {
     "keep": Recompute(),
     "recompute every 2": Recompute(2),
@@ -62,35 +66,45 @@ def main() -> None:
         "network": f"ResNet-{DEPTH}-v2, {SIDE_PX} px, fp32, {NUM_STAGES} ranks",
         **circumstances("benchmarks.engine"),
     }
-    for line in (*_times(), *_resident(), *_counted()):
-        print(json.dumps({"benchmark": "engine", **line, **about}), flush=True)
+    parts = {"times": _times, "resident": _resident, "counted": _counted}
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", choices=list(parts))
+    only = parser.parse_args().only
+    for part in [parts[only]] if only else parts.values():
+        for line in part():
+            print(json.dumps({"benchmark": "engine", **line, **about}), flush=True)
 
 
 # --- time ------------------------------------------------------------------------------------------
 
 
-def _times() -> list[dict[str, Any]]:
-    by_rank: list[list[dict[str, Turn]]] = _on_two_ranks(_race)
+def _times() -> Iterator[dict[str, Any]]:
+    for names in RACES:
+        by_rank: list[list[dict[str, Turn]]] = on_two_ranks(_race, names)
+        yield from _race_lines(names, by_rank)
+
+
+def _race_lines(names: Sequence[str], by_rank: Sequence[Sequence[dict[str, Turn]]]) -> Iterator[dict[str, Any]]:
     rounds = by_rank[0]
-    seconds = {name: [turns[name].seconds for turns in rounds] for name in (*OURS, *THEIRS)}
+    seconds = {name: [turns[name].seconds for turns in rounds] for name in names}
     turns = list(zip(*by_rank, strict=True))
     # From what stages cost where one rank computes at a time, and where they did in the same strategy's step.
-    alone = {name: [_simulated(name, each, costs_of="mp-basic") for each in turns] for name in OURS}
-    beside = {name: [_simulated(name, each, costs_of=name) for each in turns] for name in OURS}
-    lines = []
+    simulated = {
+        name: [_simulated(name, each, costs_of="mp-basic") for each in turns] for name in names if name in OURS
+    }
     for name, times in seconds.items():
         line: dict[str, Any] = {"contender": name, "micro-batches": NUM_MICROBATCHES, "good rounds": len(rounds)}
         line["median step s"] = round(statistics.median(times), 3) if times else BUSY
         line["time / mp-basic"] = ratio(times, seconds["mp-basic"])
         if name in OURS:
-            line["simulated / mp-basic"] = ratio(alone[name], alone["mp-basic"])
-            expected = [a * b / c for a, b, c in zip(alone[name], seconds["mp-basic"], alone["mp-basic"], strict=True)]
-            line["time / its simulation"] = ratio(times, expected)
-            line["seconds / simulated from its own stages"] = ratio(times, beside[name])
-        if f"torch {name}" in THEIRS:
+            line["simulated / mp-basic"] = ratio(simulated[name], simulated["mp-basic"])
+            rows = zip(simulated[name], seconds["mp-basic"], simulated["mp-basic"], strict=True)
+            line["time / its simulation"] = ratio(times, [own * step / basic for own, step, basic in rows])
+            from_own = [_simulated(name, each, costs_of=name) for each in turns]
+            line["seconds / simulated from its own stages"] = ratio(times, from_own)
+        if f"torch {name}" in seconds:
             line["time / torch's"] = ratio(times, seconds[f"torch {name}"])
-        lines.append(line)
-    return lines
+        yield line
 
 
 def _simulated(strategy: str, turns: Sequence[dict[str, Turn]], *, costs_of: str) -> float:
@@ -107,33 +121,31 @@ def _simulated(strategy: str, turns: Sequence[dict[str, Turn]], *, costs_of: str
     return simulate(schedule, costs).end_s
 
 
-def _race(ranks: Ranks) -> list[dict[str, Turn]]:
+def _race(ranks: Ranks, names: Sequence[str]) -> list[dict[str, Turn]]:
     keep_freed_memory()
     compute = Compute()
     for name in ("forward", "backward"):
         compute.wrap(StageCopy, name, lambda copy: copy.stage)
         compute.wrap(PipelineStage, f"{name}_one_chunk", lambda stage: stage.stage_index)
-    contenders = {name: _step_of(name, ranks, NUM_MICROBATCHES) for name in (*OURS, *THEIRS)}
+    contenders = {name: _step_of(name, ranks, NUM_MICROBATCHES) for name in names}
     return run_rounds(contenders, compute)
 
 
 # --- memory ----------------------------------------------------------------------------------------
 
 
-def _resident() -> list[dict[str, Any]]:
-    lines = []
+def _resident() -> Iterator[dict[str, Any]]:
     for count in (NUM_MICROBATCHES, MANY):
         for name in ("gpipe", "1f1b"):
             if (name, count) == ("gpipe", MANY):
                 continue
-            ours, theirs = (_on_two_ranks(_grown, one, count) for one in (name, f"torch {name}"))
+            ours, theirs = (on_two_ranks(_grown, one, count) for one in (name, f"torch {name}"))
             line = {"contender": name, "micro-batches": count}
             line["resident MB by rank"] = [round(value / 1e6, 1) for value in ours]
             line["torch's resident MB by rank"] = [round(value / 1e6, 1) for value in theirs]
             line["resident bytes / torch's, by rank"] = [round(a / b, 3) for a, b in zip(ours, theirs, strict=True)]
             line["resident bytes / torch's"] = round(sum(ours) / sum(theirs), 3)
-            lines.append(line)
-    return lines
+            yield line
 
 
 def _grown(ranks: Ranks, name: str, num_microbatches: int) -> int:
@@ -153,18 +165,16 @@ def _status_bytes(field: str) -> int:
     return next(1024 * int(line.split()[1]) for line in lines if line.startswith(field))
 
 
-def _counted() -> list[dict[str, Any]]:
-    lines = []
+def _counted() -> Iterator[dict[str, Any]]:
     for strategy in OURS:
         for policy, recompute in POLICIES.items():
             plan = _plan(strategy, NUM_MICROBATCHES, recompute)
             predicted = [rank.peak_bytes for rank in predict_memory(_blocks(), cross_entropy, _batch(8), plan)]
-            measured = _on_two_ranks(_live_bytes, strategy, recompute)
+            measured = on_two_ranks(_live_bytes, strategy, recompute)
             line: dict[str, Any] = {"contender": strategy, "policy": policy, "micro-batches": NUM_MICROBATCHES}
             line["live MB by rank"] = [round(value / 1e6, 1) for value in measured]
             line["predicted / measured"] = [round(p / m, 6) for p, m in zip(predicted, measured, strict=True)]
-            lines.append(line)
-    return lines
+            yield line
 
 
 def _live_bytes(ranks: Ranks, strategy: str, recompute: Recompute) -> int:
@@ -179,7 +189,7 @@ def _live_bytes(ranks: Ranks, strategy: str, recompute: Recompute) -> int:
 # --- two ranks -------------------------------------------------------------------------------------
 
 
-def _on_two_ranks(task: Callable[..., Any], *args: Any) -> list[Any]:
+def on_two_ranks(task: Callable[..., Any], *args: Any) -> list[Any]:
     """What `task(ranks, *args)` gives on each of two pinned processes."""
     with tempfile.TemporaryDirectory() as folder:
         torch.multiprocessing.spawn(_rank, (folder, task, args), nprocs=NUM_STAGES)

@@ -47,8 +47,9 @@ def main() -> None:
     torch.set_num_threads(1)
     keep_freed_memory()
     about = circumstances("benchmarks.engine_alone")
-    for line in (*_beside_a_loop(), *_settings()):
-        print(json.dumps({"benchmark": "engine_alone", **line, **about}), flush=True)
+    for part in (_beside_a_loop, _settings):
+        for line in part():
+            print(json.dumps({"benchmark": "engine_alone", **line, **about}), flush=True)
 
 
 def _beside_a_loop() -> list[dict[str, Any]]:

@@ -65,17 +65,28 @@ class Turn:
 
 
 def run_rounds(
-    contenders: Mapping[str, Callable[[], Any]], compute: Compute, *, least: int = LEAST_ROUNDS, most: int = MOST_ROUNDS
+    contenders: Mapping[str, Callable[[], Any]],
+    compute: Compute,
+    *,
+    least: int = LEAST_ROUNDS,
+    most: int = MOST_ROUNDS,
+    judged: Sequence[str] = (),
 ) -> list[dict[str, Turn]]:
     """Good rounds, each contender's turns by name; every rank calls it and keeps the same rounds.
 
     The order goes round, so that nobody always follows the same neighbour.
+
+    Args:
+        judged: contenders that decide whether a round is good, where others share their core with threads of their
+            own; all of them if left out.
     """
     names, good = list(contenders), []
     for index in range(WARM_UP + most):
         shift = index % len(names)
         turns = {name: _turn(contenders[name], compute) for name in names[shift:] + names[:shift]}
-        least_share = min(turn.compute.cpu_s / turn.compute.wall_s for turn in turns.values())
+        least_share = min(
+            turn.compute.cpu_s / turn.compute.wall_s for turn in (turns[name] for name in judged or names)
+        )
         if index >= WARM_UP and _least_of_all(least_share) >= LEAST_SHARE:
             good.append(turns)
         if len(good) >= least:

@@ -1,0 +1,134 @@
+"""Everything about the engine that only a GPU can tell, in less than ten minutes.
+
+    .venv/bin/python -m benchmarks.gpu_check [--only WORD ...]
+
+    nccl       where there are several GPUs, `master` over two of them first, with a limit of a minute, then every
+               strategy beside one process. On one GPU: NCCL's groups in a world of one rank, beside no group at all
+    equality   ranks that share one GPU over gloo: every strategy and policy beside one process, bit for bit
+    bytes      ResNet-110-v2: live bytes as predicted and counted, beside what the allocator gave out, by policy
+    speed      ResNet-110-v2, one tile at a time: fp32, bf16, channels_last, compiled blocks, CUDA graphs, and the share
+               of the roofline (roofline.py)
+    side       the largest square tile that trains in half of the GPU's memory per rank, by strategy: predicted, and run
+
+Each part runs in processes of its own and ends by itself. Prints JSON lines; exit code 1 where something that is
+promised does not hold. `--device cpu --depth 20 --side-px 64` tries the program itself where there is no GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch.multiprocessing import ProcessException
+
+from benchmarks import gpu_work
+from benchmarks.gpu_work import Setting
+from benchmarks.machine import circumstances
+
+Line = dict[str, Any]
+NCCL_LIMIT_S = 60
+PART_LIMIT_S = 180
+
+
+def main() -> None:
+    options = _options()
+    setting = Setting(options.device, options.depth, options.side_px)
+    if setting.device.type == "cuda" and not torch.cuda.is_available():
+        raise SystemExit("torch finds no GPU here: nothing was measured")
+    about = {"device": setting.name(), **circumstances("benchmarks.gpu_check")}
+    held = True
+    for name, part in PARTS.items():
+        if options.only and name not in options.only:
+            continue
+        start = time.perf_counter()
+        for line in _lines(name, part, setting):
+            held = held and line.get("holds", True)
+            line["seconds of the part so far"] = round(time.perf_counter() - start, 1)
+            print(json.dumps({"benchmark": "gpu_check", "part": name, **line, **about}), flush=True)
+    sys.exit(0 if held else 1)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="*", default=[], choices=list(PARTS), metavar="WORD", help=", ".join(PARTS))
+    parser.add_argument("--device", default="cuda", type=torch.device)
+    parser.add_argument("--depth", default=110, type=int)
+    parser.add_argument("--side-px", default=1024, type=int)
+    return parser.parse_args()
+
+
+def _lines(name: str, part: Callable[[Setting], Iterator[Line]], setting: Setting) -> Iterator[Line]:
+    """A part that fails says so, and the others still run."""
+    try:
+        yield from part(setting)
+    except (RuntimeError, ValueError, TimeoutError, ProcessException) as error:
+        yield {"holds": False, "failed": f"{name}: {type(error).__name__}: {str(error)[-2000:]}"}
+
+
+def _nccl(setting: Setting) -> Iterator[Line]:
+    if setting.device.type != "cuda":
+        yield {"skipped": "NCCL needs a GPU"}
+        return
+    if torch.cuda.device_count() < 2:
+        alone, in_group = gpu_work.run(1, gpu_work.world_of_one, setting, limit_s=NCCL_LIMIT_S)[0]
+        yield {"case": "a world of one rank over NCCL", "holds": alone == in_group}
+        return
+    wanted = gpu_work.run(1, gpu_work.digest_of, setting, "single", 1, 2, "keep", limit_s=PART_LIMIT_S)[0]
+    found = gpu_work.run(
+        2, gpu_work.digest_of, setting, "master", 2, 2, "keep", backend="nccl", limit_s=NCCL_LIMIT_S
+    )  # fmt: skip
+    yield {"case": "master over NCCL, S = 2, N = 2", "holds": set(found) == {wanted}}
+    yield from _equality(setting, backend="nccl")
+
+
+def _equality(setting: Setting, backend: str = "gloo") -> Iterator[Line]:
+    """Two steps of a small network with dropout; weights, statistics and momentum in one digest."""
+    cases = [(strategy, 2, policy) for strategy in gpu_work.STRATEGIES for policy in gpu_work.POLICIES]
+    wanted = gpu_work.run(1, gpu_work.digest_of, setting, "single", 1, 4, "keep", limit_s=PART_LIMIT_S)[0]
+    by_rank = gpu_work.run(2, gpu_work.digests_of, setting, cases, 4, backend=backend, limit_s=PART_LIMIT_S)
+    for index, (strategy, num_stages, policy) in enumerate(cases):
+        equal = all(digests[index] == wanted for digests in by_rank)
+        yield {"case": f"{strategy} over {backend}, S = {num_stages}, N = 4, {policy}", "holds": equal}
+
+
+def _bytes(setting: Setting) -> Iterator[Line]:
+    for precision in ("fp32", "bf16"):
+        for policy in gpu_work.POLICIES:
+            found = gpu_work.run(1, gpu_work.bytes_of, setting, precision, policy, limit_s=PART_LIMIT_S)[0]
+            predicted = gpu_work.predicted_bytes(setting, precision, policy)
+            yield {
+                "network": setting.network,
+                "precision": precision,
+                "policy": policy,
+                **found,
+                "predicted / counted": round(predicted / found["live bytes"], 6),
+                "holds": predicted == found["live bytes"],
+            }
+
+
+def _speed(setting: Setting) -> Iterator[Line]:
+    yield from gpu_work.run(1, gpu_work.speeds, setting, limit_s=2 * PART_LIMIT_S)[0]
+
+
+def _side(setting: Setting) -> Iterator[Line]:
+    """A tile that is one step larger than what fits is not tried: how much is left over is printed."""
+    for strategy, policy in gpu_work.SIDES:
+        yield gpu_work.largest_side(setting, strategy, policy, limit_s=PART_LIMIT_S)
+
+
+PARTS: dict[str, Callable[[Setting], Iterator[Line]]] = {
+    "nccl": _nccl,
+    "equality": _equality,
+    "bytes": _bytes,
+    "speed": _speed,
+    "side": _side,
+}
+
+
+if __name__ == "__main__":
+    main()
