@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 PROJECT ?= demo
 
-.PHONY: demo app test test-fast check bench chaos chaos-study fuzz attack prove audit setup system frontend clean
+.PHONY: demo app test test-fast check bench chaos chaos-study fuzz attack prove mutants audit setup system frontend clean
 
 demo: $(STAMP)
 	$(BIN)/gemslide demo --project $(PROJECT)
@@ -48,6 +48,11 @@ attack: $(STAMP) system
 # Everything that `make test` shortens, and its result in docs/proof.md; most of an hour on two cores. `.ci/prove.py --only WORD`: a part.
 prove: $(STAMP) system
 	$(BIN)/python .ci/prove.py --seed $(SEED) --cases $(CASES)
+
+# Plants the faults of tests/training/engine/mutants.toml one by one: do the tests notice? ONLY=transport: those of one file.
+ONLY ?=
+mutants: $(STAMP)
+	$(BIN)/python .ci/mutants.py --only "$(ONLY)"
 
 # The licence of every locked package; fails on one that may not be shipped in an Apache-2.0 product.
 audit: $(STAMP)

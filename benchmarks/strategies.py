@@ -24,11 +24,12 @@ from training.models.resnet_v2 import resnet_v2_blocks
 from training.parallel_plan import EmptyBatch, cross_entropy
 
 DEPTH, SIDE_PX, RANKS, TILES = 110, 1024, 4, 8
+POLICIES = {"none": Recompute(), "norm": Recompute(rest="norm"), "every 2": Recompute(2)}
 SETTINGS = [
-    (strategy, balance, every)
+    (strategy, balance, policy)
     for strategy in ("mp-basic", "master", "gpipe", "1f1b", "chimera", "single")
     for balance in ("flops", "bytes")
-    for every in (0, 2)
+    for policy in POLICIES
     if strategy != "single" or balance == "flops"
 ]
 
@@ -37,7 +38,7 @@ def main() -> None:
     blocks = resnet_v2_blocks(depth=DEPTH, num_classes=2)
     costs = block_costs(blocks, (1, 3, SIDE_PX, SIDE_PX))
     whole = sum(cost.flops for cost in costs)
-    for strategy, balance, every in SETTINGS:
+    for strategy, balance, policy in SETTINGS:
         groups = RANKS if strategy == "single" else 1
         plan = make_plan(
             strategy,
@@ -45,7 +46,7 @@ def main() -> None:
             num_stages=RANKS // groups,
             num_microbatches=TILES // groups,
             data_parallel=groups,
-            recompute=Recompute(every),
+            recompute=POLICIES[policy],
         )
         schedule = build_schedule(strategy, num_stages=plan.num_stages, num_microbatches=TILES, data_parallel=groups)
         timeline = simulate(schedule, stage_costs(costs, plan.cuts, plan.recompute))
@@ -55,7 +56,7 @@ def main() -> None:
             "network": f"ResNet-{DEPTH}-v2, {SIDE_PX} px, fp32",
             "strategy": "ddp" if strategy == "single" else strategy,
             "stages balanced by": balance,
-            "recompute every": every,
+            "recompute": policy,
             "ranks": RANKS,
             "tiles per step": TILES,
             "live GB of the fullest rank": round(max(rank.peak_bytes for rank in memory) / 1e9, 2),

@@ -163,7 +163,8 @@ class TrainConfig(Section):
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
     """"fp16" is for GPUs without bf16; its loss scale is a power of two that follows the gradients."""
     compiled: bool = False
-    """Each block of the network through torch.compile: faster on GPUs, but with other last bits."""
+    """Each block of the network through torch.compile: faster on GPUs, but with other last bits, and without
+    recomputation."""
     channels_last: bool = True
     threads: int = Field(1, ge=1, le=MAX_THREADS)
     """Of each rank, within an operation. Never the number of cores: the same recipe gives the same bits everywhere."""

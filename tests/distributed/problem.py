@@ -36,6 +36,7 @@ class Case:
     channels_last: bool = False
     precision: Literal["fp32", "bf16"] = "fp32"
     clip_norm: float | None = None
+    compiled: bool = False
     network: Callable[[], list[nn.Module]] = small_resnet
     costs: tuple[float, ...] | None = None
     """Of the blocks, where to cut; None: all alike."""
@@ -173,6 +174,7 @@ def make_engine(
         precision=case.precision,
         channels_last=case.channels_last,
         clip_norm=case.clip_norm,
+        compiled=case.compiled,
         make_optimizer=lambda named: _WatchedSGD(named, [] if gradients is None else gradients, note),
     )
     engine = Engine(blocks, plan, ranks=ranks)

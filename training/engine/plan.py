@@ -53,7 +53,8 @@ class Plan:
     deterministic: bool = True
     """On GPUs: only kernels that give the same bits again, and full fp32."""
     compiled: bool = False
-    """Each block through torch.compile. All strategies then still agree, but not with blocks that are not compiled."""
+    """Each block through torch.compile. All strategies then still agree, but not with blocks that are not compiled;
+    nothing can be recomputed."""
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
 
     def __post_init__(self) -> None:
@@ -72,6 +73,11 @@ class Plan:
         prefix = self.recompute.prefix
         if prefix is not None and len(prefix) != self.num_stages:
             raise ValueError(f"recompute prefix {prefix} needs one entry for each of {self.num_stages} stages")
+        if self.compiled and (self.recompute.every or self.recompute.rest == "norm"):
+            raise ValueError(
+                "compiled blocks cannot be recomputed: a compiler fuses a forward without a graph otherwise than one "
+                'with, so its bits differ, and hides the normalisations. Use recompute "none" or "offload"'
+            )
 
     @property
     def world_size(self) -> int:

@@ -42,14 +42,15 @@ class RankMemory:
 def predict_memory(blocks: Sequence[nn.Module], loss: Loss, batch: Batch, plan: Plan) -> list[RankMemory]:
     """Live bytes of each rank of the first group, in any step but the first of its shapes.
 
-    Not counted are inputs that are read ahead: they wait in host memory.
+    Not counted are inputs that are read ahead: they wait in host memory. Of compiled blocks, which choose what they
+    keep, it says what they would keep if they were not compiled.
 
     Args:
         blocks: the whole network; it is not changed.
         batch: the first group's share is looked at. Its inputs are not asked for, only their shapes (taken as
             float32) and the targets.
     """
-    one_group = replace(plan, data_parallel=1)
+    one_group = replace(plan, data_parallel=1, compiled=False)
     whole = build_schedule(
         plan.strategy,
         num_stages=plan.num_stages,

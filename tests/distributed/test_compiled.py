@@ -1,0 +1,48 @@
+"""Compiled blocks: where the network is cut changes no bit of them either."""
+
+import shutil
+
+import pytest
+
+from tests.distributed.launch import run_ranks
+from tests.distributed.problem import Case, differences, train, train_all
+from training.engine.recompute import Recompute
+
+pytestmark = [
+    pytest.mark.usefixtures("one_thread"),
+    pytest.mark.slow,
+    # torch's own: its compiler imports what it advises against, and looks at every tensor's gradient.
+    pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning"),
+    pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler (g++)"),
+]
+
+
+def test_strategies_agree_on_compiled_blocks():
+    batches = ((1, 1, 1),)  # one step, one shape: each more is compiled anew
+    split = [
+        Case("1f1b", 2, batches, compiled=True, costs=(1.0, 1.0, 1.0, 1.0, 3.0)),
+        Case("master", 2, batches, compiled=True, recompute=Recompute(rest="offload")),
+    ]
+    by_rank = run_ranks(2, train_all, split)
+
+    single = train(None, split[0].as_single)
+    for index, case in enumerate(split):
+        assert differences([outcomes[index] for outcomes in by_rank], single) == [], case
+
+
+@pytest.mark.parametrize("recompute", [Recompute(2), Recompute(rest="norm")])
+def test_compiled_blocks_are_not_recomputed(recompute):
+    """Their forward without a graph has other bits than the one with it."""
+    with pytest.raises(ValueError, match="compiled blocks cannot be recomputed"):
+        train(None, Case("single", 1, ((1,),), compiled=True, recompute=recompute))
+
+
+def test_compiled_blocks_are_what_runs():
+    """Their fused operations round otherwise than torch's own."""
+    case = Case("single", 1, ((1, 1),), compiled=True)
+
+    found = differences([train(None, case)], train(None, Case("single", 1, case.batches)))
+
+    assert found
+    assert "losses" in found[0]
