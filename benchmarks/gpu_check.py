@@ -18,13 +18,16 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
+import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
 import torch
-from torch.multiprocessing import ProcessException
+from torch.multiprocessing.spawn import ProcessException
 
 from benchmarks import gpu_work
 from benchmarks.gpu_work import Setting
@@ -97,18 +100,18 @@ def _equality(setting: Setting, backend: str = "gloo") -> Iterator[Line]:
 
 
 def _bytes(setting: Setting) -> Iterator[Line]:
-    for precision in ("fp32", "bf16"):
-        for policy in gpu_work.POLICIES:
-            found = gpu_work.run(1, gpu_work.bytes_of, setting, precision, policy, limit_s=PART_LIMIT_S)[0]
-            predicted = gpu_work.predicted_bytes(setting, precision, policy)
-            yield {
-                "network": setting.network,
-                "precision": precision,
-                "policy": policy,
-                **found,
-                "predicted / counted": round(predicted / found["live bytes"], 6),
-                "holds": predicted == found["live bytes"],
-            }
+    cases = [(precision, policy) for precision in ("fp32", "bf16") for policy in gpu_work.POLICIES]
+    by_case = gpu_work.run(1, gpu_work.bytes_of_all, setting, cases, limit_s=PART_LIMIT_S)[0]
+    predictions = _in_parallel(gpu_work.predicted_bytes, [(setting, *case) for case in cases])
+    for (precision, policy), found, predicted in zip(cases, by_case, predictions, strict=True):
+        yield {
+            "network": setting.network,
+            "precision": precision,
+            "policy": policy,
+            **found,
+            "predicted / counted": round(predicted / found["live bytes"], 6),
+            "holds": predicted == found["live bytes"],
+        }
 
 
 def _speed(setting: Setting) -> Iterator[Line]:
@@ -117,8 +120,19 @@ def _speed(setting: Setting) -> Iterator[Line]:
 
 def _side(setting: Setting) -> Iterator[Line]:
     """A tile that is one step larger than what fits is not tried: how much is left over is printed."""
-    for strategy, policy in gpu_work.SIDES:
-        yield gpu_work.largest_side(setting, strategy, policy, limit_s=PART_LIMIT_S)
+    asked = [
+        (setting, "bf16", policy, strategy, 2 * gpu_work.num_ranks_of(strategy)) for strategy, policy in gpu_work.SIDES
+    ]
+    predictions = _in_parallel(gpu_work.predicted_bytes, asked)
+    for (strategy, policy), peak in zip(gpu_work.SIDES, predictions, strict=True):
+        yield gpu_work.largest_side(setting, strategy, policy, peak, limit_s=PART_LIMIT_S)
+
+
+def _in_parallel(task: Callable[..., int], arguments: Sequence[tuple[Any, ...]]) -> list[int]:
+    """On as many cores as there are."""
+    workers = min(len(arguments), os.cpu_count() or 1)
+    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
+        return list(pool.map(task, *zip(*arguments, strict=True)))
 
 
 PARTS: dict[str, Callable[[Setting], Iterator[Line]]] = {

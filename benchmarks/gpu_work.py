@@ -127,12 +127,12 @@ def _rank(
 
 
 class _DroppingBlock(nn.Module):
-    """A block whose output is thinned out at random."""
+    """A block of whose output a part is left out at random."""
 
     def __init__(self, block: nn.Module):
         super().__init__()
         self.block = block
-        self.dropout = nn.Dropout2d(0.1)
+        self.dropout = nn.Dropout(0.1)
 
     def forward(self, value: Tensor) -> Tensor:
         return self.dropout(self.block(value))  # type: ignore[no-any-return]
@@ -182,7 +182,12 @@ def digests_of(
 # --- bytes -----------------------------------------------------------------------------------------
 
 
-def bytes_of(_: Ranks, setting: Setting, precision: Precision, policy: str) -> dict[str, Any]:
+def bytes_of_all(ranks: Ranks, setting: Setting, cases: Sequence[tuple[Precision, str]]) -> list[dict[str, Any]]:
+    """One after the other, in the same process."""
+    return [_bytes_of(setting, precision, policy) for precision, policy in cases]
+
+
+def _bytes_of(setting: Setting, precision: Precision, policy: str) -> dict[str, Any]:
     """Live bytes of a step, and by how much what the allocator gave out grew at the most."""
     engine = Engine(_blocks(setting), _plan(setting, precision, policy), count_bytes=True)
     batch = _batch(setting)
@@ -197,10 +202,17 @@ def bytes_of(_: Ranks, setting: Setting, precision: Precision, policy: str) -> d
     return {"live bytes": live, "allocator's bytes": grown, "allocator / live": round(grown / live, 3)}
 
 
-def predicted_bytes(setting: Setting, precision: Precision, policy: str) -> int:
-    """Of the same step, on fake tensors."""
-    batch = EmptyBatch(1, 1, setting.side_px)
-    return predict_memory(_blocks(setting), cross_entropy, batch, _plan(setting, precision, policy))[0].peak_bytes
+def predicted_bytes(
+    setting: Setting, precision: Precision, policy: str, strategy: str = "single", num_microbatches: int = 1
+) -> int:
+    """Live bytes of the fullest rank in such a step, on fake tensors."""
+    batch = EmptyBatch(num_microbatches, 1, setting.side_px)
+    plan = _plan(setting, precision, policy, strategy=strategy, num_stages=num_ranks_of(strategy))
+    return max(rank.peak_bytes for rank in predict_memory(_blocks(setting), cross_entropy, batch, plan))
+
+
+def num_ranks_of(strategy: str) -> int:
+    return 1 if strategy == "single" else 2
 
 
 # --- speed -----------------------------------------------------------------------------------------
@@ -280,13 +292,9 @@ def _median_s(work: Callable[[], Any], device: torch.device) -> float:
 # --- the largest tile ------------------------------------------------------------------------------
 
 
-def largest_side(setting: Setting, strategy: str, policy: str, *, limit_s: float) -> dict[str, Any]:
-    """From the live bytes per pixel that are predicted; then a step of that size, on as many ranks as needed."""
-    num_ranks = 1 if strategy == "single" else 2
-    budget = setting.memory_bytes()
-    batch = EmptyBatch(2 * num_ranks, 1, setting.side_px)
-    plan = _plan(setting, "bf16", policy, strategy=strategy, num_stages=num_ranks)
-    peak = max(rank.peak_bytes for rank in predict_memory(_blocks(setting), cross_entropy, batch, plan))
+def largest_side(setting: Setting, strategy: str, policy: str, peak: int, *, limit_s: float) -> dict[str, Any]:
+    """From the live bytes that are predicted for tiles of `setting`; then a step of that size, on as many ranks."""
+    num_ranks, budget = num_ranks_of(strategy), setting.memory_bytes()
     # What is not counted, a convolution's workspace and what flows between operations, gets a tenth.
     side_px = int(math.sqrt(0.9 * budget / peak) * setting.side_px) // STEP_PX * STEP_PX
     line = {"strategy": strategy, "policy": policy, "precision": "bf16", "ranks": num_ranks}

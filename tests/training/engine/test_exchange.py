@@ -6,7 +6,8 @@ from hypothesis import given
 
 from tests.training.engine.schedule_requests import build, requests
 from training.engine.exchange import Exchange, exchanges
-from training.engine.schedule import Action, Op
+from training.engine.placement import Placement
+from training.engine.schedule import Action, Op, Schedule
 
 
 def steps_of(schedule, rank):
@@ -82,6 +83,20 @@ def test_a_rank_in_the_middle_gives_and_takes_in_one_group():
 
     assert before_second == [
         Exchange(gives=((first, first._replace(stage=2)),), takes=((second._replace(stage=0), second),))
+    ]
+
+
+def test_stages_that_lie_on_one_rank_exchange_no_messages():
+    placement = Placement({(0, 0): (0,), (0, 1): (0,), (0, 2): (1,)})
+    on_first = (Action(Op.F, 0, 0, 0), Action(Op.F, 0, 1, 0), Action(Op.B, 0, 1, 0), Action(Op.B, 0, 0, 0))
+    on_second = (Action(Op.F, 0, 2, 0), Action(Op.B, 0, 2, 0))
+    schedule = Schedule("mp-basic", placement, 1, (on_first, on_second))
+
+    groups = [group for between in exchanges(schedule, 0) for group in between]
+
+    assert groups == [
+        Exchange(gives=((on_first[1], on_second[0]),)),
+        Exchange(takes=((on_second[1], on_first[2]),)),
     ]
 
 

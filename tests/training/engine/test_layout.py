@@ -168,3 +168,12 @@ def test_packed_tensors_come_back_whatever_their_type_and_layout():
 def test_nothing_packs_to_nothing():
     assert pack([]).numel() == packed_bytes([]) == 0
     assert unpack(pack([]), []) == []
+
+
+def test_windows_that_overlap_in_memory_arrive_with_their_values():
+    windows = torch.arange(6.0).unfold(0, 3, 1)
+
+    arrived = over_the_wire(windows)
+
+    assert torch.equal(arrived, windows)
+    assert arrived.is_contiguous()

@@ -201,6 +201,17 @@ def test_gpipe_grows_by_the_same_bytes_with_every_microbatch(num_stages):
         assert steps.pop() > 0
 
 
+def test_a_forward_that_is_repeated_keeps_the_inputs_of_its_blocks_only():
+    blocks, batch = make_blocks("resnet"), make_batch(4)
+    plan = plan_of(blocks, "gpipe", num_stages=2, num_microbatches=4, recompute=Recompute(1))
+
+    rank = predict_memory(blocks, loss, batch, plan)[0]
+
+    costs = engine.block_costs(blocks, batch.shapes[0])
+    inputs = sum(cost.input_bytes for cost in costs[: plan.cuts[0]])
+    assert rank.after_bytes[2] - rank.after_bytes[1] == inputs
+
+
 @pytest.mark.parametrize("most", [12, pytest.param(16, marks=PROVE)])
 @pytest.mark.parametrize("strategy", ["1f1b", "chimera"])
 def test_1f1b_and_chimera_stop_growing(strategy, most):
@@ -269,3 +280,11 @@ def test_resnet110_at_1024_px_is_predicted_without_its_20_gb():
     assert grown_bytes < 500e6
     assert time.perf_counter() - start < 120
     assert 10e9 < max(rank.peak_bytes for rank in ranks) < 20e9
+
+
+def test_without_outputs_of_norms_resnet110_keeps_about_half():
+    blocks = resnet_v2_blocks(depth=110, num_classes=2)
+
+    costs = engine.block_costs(blocks, _LargeBatch.shapes[0])
+
+    assert sum(cost.norm_bytes for cost in costs) <= 0.55 * sum(cost.saved_bytes for cost in costs)

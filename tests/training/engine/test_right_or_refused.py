@@ -11,6 +11,7 @@ from tests.training.engine.small_networks import Head, loss, make_batch, make_bl
 from training import engine
 from training.engine import NonFiniteError
 from training.engine.engine import FP16_SCALE, Engine
+from training.engine.loss_scale import GOOD_STEPS, LARGEST, LossScale
 from training.engine.recompute import Recompute
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -69,6 +70,21 @@ def test_a_step_with_numbers_that_are_not_finite_changes_nothing(strategy, spoil
     assert equal(state_of(one), before[0])
     assert equal(one.full_optimizer_state(), before[1])
     assert one.train_step(make_batch(3), loss) == other.train_step(make_batch(3), loss)
+    assert equal(state_of(one), state_of(other))
+
+
+def test_an_image_that_is_not_finite_leaves_no_trace_in_later_statistics():
+    (image, classes), *others = make_batch(3).parts
+    broken = image.clone()
+    broken[0, 0, 0, 0] = float("inf")
+    blocks, other_blocks = make_blocks("resnet"), make_blocks("resnet")
+    one, other = Engine(blocks, plan_of(blocks)), Engine(other_blocks, plan_of(other_blocks))
+
+    with pytest.raises(NonFiniteError, match="the loss of micro-batch 2"):
+        one.train_step(engine.TensorBatch((*others, (broken, classes))), loss)
+    one.train_step(make_batch(2), loss)
+
+    other.train_step(make_batch(2), loss)
     assert equal(state_of(one), state_of(other))
 
 
@@ -196,6 +212,30 @@ def test_gradients_that_overflow_in_fp16_are_left_out_and_the_scale_is_lowered()
     assert not equal(state_of(one), before)
 
 
+def test_the_loss_scale_grows_again_after_many_good_steps():
+    blocks = make_blocks("relu-chain")
+    one = Engine(blocks, plan_of(blocks, precision="fp16"))
+    one.loss_scale.value, one.loss_scale.good_steps = 2.0**3, GOOD_STEPS - 2
+
+    scales = []
+    for _ in range(3):
+        one.train_step(make_batch(1), loss)
+        scales.append(one.loss_scale.value)
+
+    assert scales == [2.0**3, 2.0**4, 2.0**4]
+
+
+def test_the_loss_scale_has_an_end():
+    scale = LossScale(LARGEST, good_steps=GOOD_STEPS - 1)
+    scale.note_good_step()
+    assert scale.value == LARGEST
+
+    halved = LossScale(4.0, good_steps=GOOD_STEPS - 1)
+    assert halved.lower()
+    halved.note_good_step()
+    assert halved.value == 2.0
+
+
 def test_a_loss_scale_of_fp16_is_not_seen_in_losses_and_norms():
     """A power of two: it changes no bit of what fits."""
     results = []
@@ -256,18 +296,22 @@ def test_a_graph_that_is_cut_is_refused():
 
     blocks = [nn.Conv2d(3, 4, 1), Cut(), Head(4)]
 
-    with pytest.raises(ValueError, match="does not depend on"):
+    with pytest.raises(ValueError, match="does not depend on what the block before it gave"):
         Engine(blocks, plan_of(blocks, recompute=Recompute(1))).train_step(make_batch(1), loss)
 
 
-def test_a_forward_that_changes_a_buffer_is_refused_by_name():
+@pytest.mark.parametrize("in_place", [True, False])
+def test_a_forward_that_changes_a_buffer_is_refused_by_name(in_place):
     class Counting(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.register_buffer("seen", torch.zeros(()))
 
         def forward(self, x_nchw: Tensor) -> Tensor:
-            self.seen += 1
+            if in_place:
+                self.seen += 1
+            else:
+                self.seen = self.seen + 1
             return x_nchw
 
     blocks = [nn.Conv2d(3, 4, 1), Counting(), Head(4)]
