@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[1]
 LIST = ROOT / "tests/training/engine/mutants.toml"
 ENGINE = Path("training/engine")
 WORKERS = 2
-LIMIT_S = 900
+LIMIT_S = 400
 LEAST_NOTICED = 0.95
 NEEDED = ("training", "pipeline", "pathology_app", "tests", "benchmarks", "docs", "pyproject.toml", "README.md")
 
@@ -50,9 +50,9 @@ class Mutant:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="", help="files whose name holds this")
+    parser.add_argument("--only", default="", help="faults whose line, as it is printed, holds this")
     only = parser.parse_args().only
-    mutants = [mutant for mutant in read_list() if only in mutant.file]
+    mutants = [mutant for mutant in read_list() if only in mutant.name]
     with tempfile.TemporaryDirectory(prefix="gemslide-mutants-") as folder:
         copies: Queue[Path] = Queue()
         for index in range(WORKERS):

@@ -14,7 +14,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from training.engine.engine import make_copies, named_stages
 from training.engine.executor import Batch, Executor, Loss, Step
 from training.engine.feed import Feed
 from training.engine.memory import LiveBytes
@@ -24,6 +23,7 @@ from training.engine.random_numbers import random_numbers_kept
 from training.engine.ranks import Ranks
 from training.engine.schedule import Action, Schedule, build_schedule
 from training.engine.stage import StageCopy
+from training.engine.stages import make_copies, named_stages
 from training.engine.transport import Row, Transport
 
 

@@ -1,0 +1,62 @@
+"""From a plan and a list of blocks to the stages that a rank holds."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from training.engine.memory import LiveBytes
+from training.engine.partition import stage_ranges
+from training.engine.placement import Held
+from training.engine.plan import Plan
+from training.engine.ranks import Ranks
+from training.engine.stage import StageCopy
+
+
+def named_stages(blocks: Sequence[nn.Module], plan: Plan, ranks: Ranks) -> list[nn.Sequential]:
+    """The blocks of each stage, by their index in the whole network.
+
+    Raises:
+        ValueError: ranks, cuts and blocks do not fit each other, or two stages share a weight.
+    """
+    if ranks.num_ranks != plan.world_size:
+        raise ValueError(
+            f"{plan.strategy} with {plan.num_stages} stages and {plan.data_parallel} groups needs {plan.world_size} "
+            f"ranks, got {ranks.num_ranks}; start {plan.world_size} processes or change num_stages"
+        )
+    ranges = stage_ranges(plan.cuts, len(blocks))
+    stages = [nn.Sequential(OrderedDict((str(i), blocks[i]) for i in indices)) for indices in ranges]
+    home: dict[int, int] = {}
+    for stage, module in enumerate(stages):
+        for name, weight in (*module.named_parameters(), *module.named_buffers()):
+            if home.setdefault(id(weight), stage) != stage:
+                raise ValueError(f"stages {home[id(weight)]} and {stage} share the weight {name}; give each its own")
+    return stages
+
+
+def make_copies(plan: Plan, rank: int, stages: Sequence[nn.Sequential], *, counter: LiveBytes) -> dict[Held, StageCopy]:
+    """The stages that a rank holds; one that it holds for two replicas is the same copy."""
+    by_stage: dict[int, StageCopy] = {}
+    for stage in sorted({stage for _, stage in plan.placement.held_by(rank)}):
+        module = plan.place_module(stages[stage])
+        by_stage[stage] = StageCopy(
+            module,
+            stage=stage,
+            first_block=int(next(iter(module._modules))),
+            device=plan.device,
+            precision=plan.precision,
+            segments=plan.recompute.segments(stage, len(module)),
+            counter=counter,
+            is_last=stage == plan.num_stages - 1,
+            blocks=[_compiled(block) for block in module] if plan.compiled else None,
+        )
+    return {(replica, stage): by_stage[stage] for replica, stage in plan.placement.held_by(rank)}
+
+
+def _compiled(block: nn.Module) -> Any:
+    """Each block on its own, so that where the network is cut does not change what is fused."""
+    return torch.compile(block, dynamic=False)
