@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import pytest
 import torch
+import torch.distributed as dist
 from torch import nn
 
 from tests.distributed.launch import run_ranks
@@ -39,9 +40,9 @@ def test_ranks_that_were_seeded_differently_go_on_from_the_weights_of_the_first(
 
 
 def timeouts(ranks: Ranks) -> list[timedelta]:
-    groups = [group for group in (ranks.data, ranks.control) if group is not None]
+    groups = [group for group in (ranks.data, ranks.control, dist.group.WORLD) if group is not None]
     return [group._get_backend(torch.device("cpu")).options._timeout for group in groups]
 
 
-def test_both_channels_wait_as_long_as_they_were_told():
-    assert run_ranks(2, timeouts, timeout_s=TIMEOUT_S) == [[timedelta(seconds=TIMEOUT_S)] * 2] * 2
+def test_all_channels_wait_as_long_as_they_were_told():
+    assert run_ranks(2, timeouts, timeout_s=TIMEOUT_S) == [[timedelta(seconds=TIMEOUT_S)] * 3] * 2

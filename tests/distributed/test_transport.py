@@ -67,6 +67,28 @@ def test_tensors_arrive_with_their_type_values_and_layout(wire, turn):
                 assert overlaps or mine.stride() == theirs.stride()
 
 
+def two_at_a_time(ranks: Ranks) -> list[Boundary]:
+    """Rank 0 gives two boundaries in one group, again and again; rank 1 takes both."""
+    transport = Transport(ranks, CPU, counter=LiveBytes())
+    routes = [Route(1 - ranks.rank, kind=kind, during="test") for kind in ("a", "b")]
+    came: list[Boundary] = []
+    for turn in range(3):
+        if ranks.rank == 0:
+            for place, route in enumerate(routes):
+                transport.offer(route.kind, torch.full((4,), 10.0 * turn + place), route)
+            transport.exchange(["a", "b"], [])
+        else:
+            came += transport.exchange([], routes)
+    transport.flush()
+    return came
+
+
+def test_several_messages_of_a_group_come_in_the_order_they_were_asked_for():
+    came = run_ranks(2, two_at_a_time)[1]
+
+    assert [int(tensor[0]) for tensor in came if isinstance(tensor, Tensor)] == [0, 1, 10, 11, 20, 21]
+
+
 def rows_to_all(ranks: Ranks) -> dict[int, Tensor]:
     """To each rank a row of its own length; none to the next one."""
     transport = Transport(ranks, CPU, counter=LiveBytes())

@@ -56,7 +56,7 @@ class Feed:
         """Stop reading."""
         self._todo.clear()
         if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
+            self._pool.shutdown()
 
     def _fill(self) -> None:
         assert self._pool is not None

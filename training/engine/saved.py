@@ -64,7 +64,7 @@ class Saver:
         if self._kept == "norm":
             node = _norm_before(tensor)
             if node is not None:
-                return _Use(self._again.setdefault(node, NormAgain(node, tensor, self._counter)))
+                return _Use(self._again.setdefault(node, NormAgain(node, self._counter)))
         if self._kept == "offload" and self._is_worth_moving(tensor):
             return _View(self._moved(tensor), tensor)
         return _Held(tensor, self._counter)
@@ -73,9 +73,9 @@ class Saver:
         return tensor.untyped_storage().nbytes() >= LEAST_OFFLOADED_BYTES and not self._counter.is_excluded(tensor)
 
     def _moved(self, tensor: Tensor) -> Away:
-        # The weak reference keeps the address from being given to another storage.
+        # Never the address of another one: `Away` keeps it from being given away.
         key = tensor.untyped_storage()._cdata
-        if key not in self._away or self._away[key].origin_is_gone():
+        if key not in self._away:
             block = len(self._groups) - 1
             self._away[key] = Away(tensor, self._counter, lambda: self.fetch(max(block - 1, 0)))
             self._groups[block].append(self._away[key])
@@ -117,8 +117,8 @@ class _Held:
 class NormAgain:
     """The output of a normalisation and ReLU that is computed again, once for all who saved it."""
 
-    def __init__(self, norm: Any, output: Tensor, counter: LiveBytes):
-        self._norm, self._counter, self._dtype = norm, counter, output.dtype
+    def __init__(self, norm: Any, counter: LiveBytes):
+        self._norm, self._counter = norm, counter
         self.num_uses = 0
         self._output: Tensor | None = None
 
@@ -148,7 +148,7 @@ class NormAgain:
                     for kept in (norm._saved_running_mean, norm._saved_running_var)
                 )
                 output = functional.batch_norm(x, mean, var, weight, bias, training=True, momentum=0.0, eps=eps)
-            return output.relu_().to(self._dtype)
+            return output.relu_()
 
 
 class _Use:
@@ -198,10 +198,6 @@ class Away:
             whole.record_stream(self._stream)
         self._back: Tensor | None = None
         self.num_views = 0
-
-    def origin_is_gone(self) -> bool:
-        """Whether the storage that was moved has been released on the device."""
-        return bool(self._origin.expired())  # type: ignore[no-untyped-call]
 
     def fetch(self) -> None:
         """Begin to come back."""

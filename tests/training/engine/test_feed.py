@@ -36,6 +36,7 @@ def test_as_many_inputs_as_asked_for_are_on_their_way():
     names = [gated.started[microbatch].result(30) for microbatch in (3, 1)]
     assert all(name.startswith("inputs") for name in names)
     assert not gated.started[4].done()
+    assert len(feed._coming) == 2, "more would lie in memory"
 
     for gate in gated.gates:
         gate.set()

@@ -7,11 +7,16 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from tests.training.engine.small_networks import HW, NETWORKS, Head, loss, make_batch, make_blocks, plan_of, train
-from training import engine
 from training.engine.engine import Engine
 from training.engine.recompute import Recompute, Segment
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = pytest.mark.usefixtures("one_thread", "small_tensors_are_moved_too")
+
+
+@pytest.fixture
+def small_tensors_are_moved_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("training.engine.saved.LEAST_OFFLOADED_BYTES", 64)
+
 
 SETTINGS = {
     "every block": Recompute(1),
@@ -86,6 +91,54 @@ def test_so_it_does_in_bf16_and_channels_last(network, options):
     assert all(torch.equal(kept[name], recomputed[name]) for name in kept)
 
 
+@pytest.mark.parametrize("rest", ["norm", "offload"])
+def test_norms_in_evaluation_mode_are_not_computed_again_as_if_they_were_training(rest):
+    """Fine-tuning with frozen statistics."""
+
+    def state_after(recompute: Recompute) -> dict[str, Tensor]:
+        blocks = make_blocks("resnet")
+        for layer in (layer for block in blocks for layer in block.modules() if isinstance(layer, nn.BatchNorm2d)):
+            layer.eval()
+            layer.running_mean.fill_(0.3)
+        one = Engine(blocks, plan_of(blocks, recompute=recompute))
+        one.train_step(make_batch(2), loss)
+        return one.full_state_dict()
+
+    kept, again = state_after(Recompute()), state_after(Recompute(rest=rest))
+    assert all(torch.equal(kept[name], again[name]) for name in kept)
+
+
+class Gate(nn.Module):
+    """Saves two views of one tensor, of which one begins in its middle."""
+
+    def forward(self, x_nchw: Tensor) -> Tensor:
+        value_nchw, gate_nchw = x_nchw.chunk(2, dim=1)
+        return value_nchw * gate_nchw
+
+
+def test_views_come_back_from_host_memory_where_they_were():
+    def state_after(recompute: Recompute) -> dict[str, Tensor]:
+        torch.manual_seed(7)
+        blocks = [nn.Conv2d(3, 8, 1), Gate(), Head(4)]
+        one = Engine(blocks, plan_of(blocks, recompute=recompute))
+        one.train_step(make_batch(2), loss)
+        return one.full_state_dict()
+
+    kept, moved = state_after(Recompute()), state_after(Recompute(rest="offload"))
+    assert all(torch.equal(kept[name], moved[name]) for name in kept)
+
+
+def test_weights_are_not_moved_to_host_memory():
+    peaks = []
+    for recompute in (Recompute(), Recompute(rest="offload")):
+        blocks = [nn.Conv2d(3, 64, 5), nn.Conv2d(64, 64, 5), Head(64)]
+        one = Engine(blocks, plan_of(blocks, recompute=recompute), count_bytes=True)
+        one.train_step(make_batch(1), loss)
+        peaks.append(one.live_bytes.peak)
+
+    assert peaks[1] <= peaks[0] < 64 * 64 * 25 * 4  # the bytes of one of them
+
+
 def test_the_networks_really_learn():
     """Otherwise equal bits would prove nothing."""
     for network in NETWORKS:
@@ -93,50 +146,6 @@ def test_the_networks_really_learn():
         after = train(network)
         assert after["losses"].isfinite().all()
         assert any(not torch.equal(before[name], after[name]) for name in before), network
-
-
-def dropped(num_steps: int, seed: int = 0, **options) -> list[tuple[float, ...]]:
-    """Losses of a network with dropout whose weights stay as they are, over the same batch again and again."""
-    blocks = make_blocks("dropout")
-    plan = plan_of(blocks, num_microbatches=3, seed=seed, make_optimizer=no_learning, **options)
-    one = Engine(blocks, plan)
-    return [one.train_step(SAME, loss).losses for _ in range(num_steps)]
-
-
-def no_learning(weights):
-    return torch.optim.SGD(weights, lr=0.0)
-
-
-SAME = engine.TensorBatch(make_batch(1).parts * 3)
-
-
-def test_dropout_draws_new_numbers_in_every_step_microbatch_and_run():
-    first, second = dropped(2)
-
-    assert len({*first, *second}) == 6
-    assert dropped(2) == [first, second]
-    assert dropped(1, seed=1) != [first]
-
-
-def test_dropout_goes_on_where_a_run_stopped():
-    blocks = make_blocks("dropout")
-    resumed = Engine(blocks, plan_of(blocks, num_microbatches=3, make_optimizer=no_learning))
-    resumed.steps_done = 1
-
-    assert resumed.train_step(SAME, loss).losses == dropped(2)[1]
-
-
-def test_each_block_draws_numbers_of_its_own():
-    class Noted(nn.Dropout):
-        def forward(self, x_nchw: Tensor) -> Tensor:
-            masks.append(super().forward(torch.ones(1, 1, 8, 8)))
-            return x_nchw
-
-    masks: list[Tensor] = []
-    blocks = [Noted(), Noted(), nn.Conv2d(3, 4, 1), Head(4)]
-    Engine(blocks, plan_of(blocks)).train_step(make_batch(1), loss)
-
-    assert not torch.equal(*masks)
 
 
 class Counting(nn.Module):
