@@ -1,11 +1,15 @@
 """Compiled blocks: where the network is cut changes no bit of them either."""
 
 import shutil
+from dataclasses import replace
 
 import pytest
 
 from tests.distributed.launch import run_ranks
-from tests.distributed.problem import Case, differences, train, train_all
+from tests.distributed.networks import small_resnet
+from tests.distributed.problem import Case, StepBatch, differences, loss_sum, train, train_all
+from training.engine.plan import make_plan
+from training.engine.predict import predict_memory
 from training.engine.recompute import Recompute
 
 pytestmark = [
@@ -36,6 +40,16 @@ def test_compiled_blocks_are_not_recomputed(recompute):
     """Their forward without a graph has other bits than the one with it."""
     with pytest.raises(ValueError, match="compiled blocks cannot be recomputed"):
         train(None, Case("single", 1, ((1,),), compiled=True, recompute=recompute))
+
+
+def test_memory_is_predicted_as_if_blocks_were_not_compiled():
+    blocks = small_resnet()
+    plan = make_plan("single", costs=[1.0] * len(blocks))
+    batch = StepBatch(Case("single", 1, ((2,),)), 0)
+
+    predicted = predict_memory(blocks, loss_sum, batch, replace(plan, compiled=True))
+
+    assert predicted == predict_memory(blocks, loss_sum, batch, plan)
 
 
 def test_compiled_blocks_are_what_runs():

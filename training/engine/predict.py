@@ -40,7 +40,7 @@ class RankMemory:
 
 
 def predict_memory(blocks: Sequence[nn.Module], loss: Loss, batch: Batch, plan: Plan) -> list[RankMemory]:
-    """Live bytes of each rank of the first group, in any step but the first of its shapes.
+    """Live bytes of each rank of the first group.
 
     Not counted are inputs that are read ahead: they wait in host memory. Of compiled blocks, which choose what they
     keep, it says what they would keep if they were not compiled.
@@ -63,11 +63,7 @@ def predict_memory(blocks: Sequence[nn.Module], loss: Loss, batch: Batch, plan: 
     shells = [without_memory(blocks, channels_last=plan.channels_last) for _ in range(plan.num_stages)]
     with random_numbers_kept(torch.device("cpu")), fake_tensors():
         fakes = [list(shell.to_empty(device=plan.device)) for shell in shells]
-        group = _Group(fakes, loss, one_group)
-        # Each kind of boundary passes once in each direction: only then do both sides know it.
-        first_of_shape = {tuple(batch.shapes[k]): k for k in reversed(share)}
-        group.step(_FakeBatch(batch, [*first_of_shape.values()] * 2))
-        return group.step(_FakeBatch(batch, share))
+        return _Group(fakes, loss, one_group).step(_FakeBatch(batch, share))
 
 
 class _Group:

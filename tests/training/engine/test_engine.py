@@ -278,13 +278,25 @@ def test_the_batch_may_change_in_number_and_shape_from_step_to_step():
         assert one.train_step(batch, loss).loss == plain_step(model, optimizer, batch)
 
 
-def test_a_state_of_another_network_is_refused():
-    state = make_engine(blocks()).full_state_dict()
-    state["4.4.weight"] = torch.zeros(7, 256)
-    del state["0.0.weight"]
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda state: state.pop("0.0.weight"), r"missing \['0.0.weight'\], unknown \[\], other shapes \[\]"),
+        (lambda state: state.update(new=torch.ones(1)), r"missing \[\], unknown \['new'\], other shapes \[\]"),
+        (
+            lambda state: state.update({"4.4.weight": torch.zeros(7, 256)}),
+            r"missing \[\], unknown \[\], other shapes \['4.4.weight'\]",
+        ),
+    ],
+)
+def test_a_state_of_another_network_is_refused(change, says):
+    one, state = make_engine(blocks()), make_engine(blocks(seed=8)).full_state_dict()
+    before = one.full_state_dict()
+    change(state)
 
-    with pytest.raises(ValueError, match=r"missing \['0.0.weight'\], unknown \[\], other shapes \['4.4.weight'\]"):
-        make_engine(blocks()).load_full_state_dict(state)
+    with pytest.raises(ValueError, match=says):
+        one.load_full_state_dict(state)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in one.full_state_dict().items())
 
 
 def test_an_input_of_another_shape_than_the_batch_says_is_refused():

@@ -68,6 +68,12 @@ def test_a_prefix_longer_than_its_stage_is_refused():
         Recompute(1, prefix=(0, 3)).segments(1, 2)
 
 
+@pytest.mark.parametrize("prefix", [(), (1, 1)])
+def test_a_prefix_needs_an_entry_for_each_stage(prefix):
+    with pytest.raises(ValueError, match="needs one entry for each of 1 stages"):
+        plan_of(make_blocks("resnet"), recompute=Recompute(1, prefix=prefix))
+
+
 def test_a_stage_without_a_prefix_is_refused():
     with pytest.raises(ValueError, match=r"prefix \(1,\) has no entry for stage 1; give one per stage"):
         Recompute(1, prefix=(1,)).segments(1, 4)

@@ -184,6 +184,15 @@ def test_recomputation_adds_one_forward_and_keeps_only_inputs():
     assert part == [StageCost(30, 70, 1 + 200, 0), StageCost(120, 240, 1200, 0)]
 
 
+def test_other_policies_cost_no_forward_and_keep_what_they_say():
+    blocks = [BlockCost(flops=10, saved_bytes=100 * (k + 1), input_bytes=k + 1, norm_bytes=7 * k) for k in range(4)]
+
+    assert stage_costs(blocks, (2,), Recompute(rest="norm")) == [StageCost(20, 40, 7, 0), StageCost(20, 40, 35, 0)]
+    # In host memory but for the input; in backward one block and the one before it are back.
+    away = stage_costs(blocks, (2,), Recompute(rest="offload"))
+    assert away == [StageCost(20, 40, 1, 300), StageCost(20, 40, 3, 700)]
+
+
 def test_times_come_from_the_operations_per_second_of_a_rank():
     blocks = [BlockCost(flops=300, saved_bytes=0, input_bytes=0)]
 
