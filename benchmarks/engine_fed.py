@@ -94,7 +94,7 @@ def _race(ranks: Ranks, project: Project, strategy: str) -> list[dict[str, Turn]
     from_store = _FromStore(_Grid(StoreReader(project.store_path("S-1"))), _engine(ranks, strategy))
     engine, in_memory = _engine(ranks, strategy), from_store.in_memory()
     contenders = {"store": from_store.step, "memory": lambda: engine.train_step(in_memory, cross_entropy)}
-    return run_rounds(contenders, compute, least=7, judged=["memory"])
+    return run_rounds(contenders, compute, least=7, most=16, judged=["memory"])
 
 
 class _FromStore:
