@@ -290,11 +290,11 @@ def test_a_weight_that_a_step_leaves_out_is_refused_by_name():
 
 
 def test_a_graph_that_is_cut_is_refused():
-    class Cut(nn.Module):
+    class Cut(nn.Conv2d):
         def forward(self, x_nchw: Tensor) -> Tensor:
-            return x_nchw.detach()
+            return super().forward(x_nchw.detach())
 
-    blocks = [nn.Conv2d(3, 4, 1), Cut(), Head(4)]
+    blocks = [nn.Conv2d(3, 4, 1), Cut(4, 4, 1), Head(4)]
 
     with pytest.raises(ValueError, match="does not depend on what the block before it gave"):
         Engine(blocks, plan_of(blocks, recompute=Recompute(1))).train_step(make_batch(1), loss)
