@@ -4,9 +4,10 @@
 
 Two gloo processes, one thread and one core each, ResNet-20-v2 on 160 px tiles, 8 micro-batches of one tile, fp32, the
 same cuts for all (not channels_last: torch's schedules cannot send such boundaries over gloo). Times are medians of
-ratios within rounds (rounds.py says which rounds count). A simulation knows what stages cost; its messages take no
-time. From the costs in mp-basic's step, where one rank computes at a time, it says how much faster than mp-basic a
-strategy would be; from those in the strategy's own step, where both share the memory, how long that would take.
+ratios within rounds (rounds.py says which rounds count). A simulation knows what stages cost. From the costs in
+mp-basic's step, where one rank computes at a time, and with messages that take no time, it says how much faster than
+mp-basic a strategy would be. From the costs in the strategy's own step, where both ranks share the memory, it says how
+long that step would take: with messages for nothing, and at what a message of that length took by itself, just before.
 
 For memory each contender runs in two fresh processes: how far the resident set grows above what it was before the
 first step, and the bytes that the engine predicts and counts. Torch is used as its documentation says: static shapes,
@@ -23,12 +24,14 @@ import os
 import pickle
 import statistics
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 import torch.multiprocessing
 from torch import Tensor, nn
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
@@ -45,6 +48,7 @@ from training.engine.recompute import Recompute
 from training.engine.schedule import build_schedule
 from training.engine.simulate import StageCost, simulate
 from training.engine.stage import StageCopy
+from training.engine.transport import GroupWire
 from training.models.resnet_v2 import resnet_v2_blocks
 from training.parallel_plan import cross_entropy
 
@@ -80,11 +84,13 @@ def main() -> None:
 
 def _times() -> Iterator[dict[str, Any]]:
     for names in RACES:
-        by_rank: list[list[dict[str, Turn]]] = on_two_ranks(_race, names)
-        yield from _race_lines(names, by_rank)
+        found = on_two_ranks(_race, names)
+        yield from _race_lines(names, [rounds for rounds, _ in found], found[0][1])
 
 
-def _race_lines(names: Sequence[str], by_rank: Sequence[Sequence[dict[str, Turn]]]) -> Iterator[dict[str, Any]]:
+def _race_lines(
+    names: Sequence[str], by_rank: Sequence[Sequence[dict[str, Turn]]], message_s: dict[str, float]
+) -> Iterator[dict[str, Any]]:
     rounds = by_rank[0]
     seconds = {name: [turns[name].seconds for turns in rounds] for name in names}
     turns = list(zip(*by_rank, strict=True))
@@ -100,14 +106,18 @@ def _race_lines(names: Sequence[str], by_rank: Sequence[Sequence[dict[str, Turn]
             line["simulated / mp-basic"] = ratio(simulated[name], simulated["mp-basic"])
             rows = zip(simulated[name], seconds["mp-basic"], simulated["mp-basic"], strict=True)
             line["time / its simulation"] = ratio(times, [own * step / basic for own, step, basic in rows])
+            price = message_s["both ways" if name == "chimera" else "one way"]
             from_own = [_simulated(name, each, costs_of=name) for each in turns]
+            with_messages = [_simulated(name, each, costs_of=name, message_s=price) for each in turns]
             line["seconds / simulated from its own stages"] = ratio(times, from_own)
+            line["seconds / simulated from its own stages and messages"] = ratio(times, with_messages)
+            line["message ms"] = round(1000 * price, 2)
         if f"torch {name}" in seconds:
             line["time / torch's"] = ratio(times, seconds[f"torch {name}"])
         yield line
 
 
-def _simulated(strategy: str, turns: Sequence[dict[str, Turn]], *, costs_of: str) -> float:
+def _simulated(strategy: str, turns: Sequence[dict[str, Turn]], *, costs_of: str, message_s: float = 0.0) -> float:
     """Seconds, from what forward and backward of each stage took in this round's step of some strategy."""
     found: dict[tuple[str, int], list[float]] = {}
     for turn in turns:
@@ -118,17 +128,51 @@ def _simulated(strategy: str, turns: Sequence[dict[str, Turn]], *, costs_of: str
         for stage in range(NUM_STAGES)
     ]
     schedule = build_schedule(strategy, num_stages=NUM_STAGES, num_microbatches=NUM_MICROBATCHES)
-    return simulate(schedule, costs).end_s
+    return simulate(schedule, costs, message_s=message_s).end_s
 
 
-def _race(ranks: Ranks, names: Sequence[str]) -> list[dict[str, Turn]]:
+def _race(ranks: Ranks, names: Sequence[str]) -> tuple[list[dict[str, Turn]], dict[str, float]]:
     keep_freed_memory()
+    message_s = _message_s(ranks)
     compute = Compute()
     for name in ("forward", "backward"):
         compute.wrap(StageCopy, name, lambda copy: copy.stage)
         compute.wrap(PipelineStage, f"{name}_one_chunk", lambda stage: stage.stage_index)
     contenders = {name: _step_of(name, ranks, NUM_MICROBATCHES) for name in names}
-    return run_rounds(contenders, compute)
+    return run_rounds(contenders, compute), message_s
+
+
+def _message_s(ranks: Ranks) -> dict[str, float]:
+    """Seconds of one boundary between ranks that do nothing else, one after the other and both at once.
+
+    Of the cache, the last thing that was written is the boundary, as after a stage's computation. Medians of many.
+    """
+    blocks = _blocks()
+    (cut,) = _plan("mp-basic", NUM_MICROBATCHES).cuts
+    boundary: Tensor = nn.Sequential(*blocks[:cut])(_batch(1).parts[0][0])
+    row, peer, wire = torch.zeros(boundary.nbytes, dtype=torch.uint8), 1 - ranks.rank, GroupWire(ranks)
+    elsewhere = torch.zeros(2**28, dtype=torch.uint8)
+
+    def meet(sends: bool, takes: bool) -> None:
+        for works in wire.group([(row, peer)] * sends, [(torch.empty_like(row), peer)] * takes):
+            for work in works:
+                work.wait()
+
+    found: dict[str, list[float]] = {"one way": [], "both ways": []}
+    first = ranks.rank == 0
+    for _ in range(30):
+        for way, seconds in found.items():
+            elsewhere.add_(1)
+            row.add_(1)
+            dist.barrier()
+            start = time.perf_counter()
+            if way == "both ways":
+                meet(True, True)
+            else:
+                meet(first, not first)
+                meet(not first, first)
+            seconds.append((time.perf_counter() - start) / (1 if way == "both ways" else 2))
+    return {way: statistics.median(seconds) for way, seconds in found.items()}
 
 
 # --- memory ----------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -28,6 +29,9 @@ GEMSLIDE = Path(sys.executable).parent / "gemslide"
 SETTINGS = "[ingest]\nshard_px = 256\ndecode_chunk_px = 128\nsmallest_level_px = 128\n"
 MASKED = 'damaged = "mask"\n'
 SHARE_BEFORE_LOCK = 0.1
+SHARE_AMONG_SHARDS = 0.4
+"""Killed once a random number of shards are finished: on a machine that slows down and speeds up, a moment on the clock
+may always come too late."""
 SHARE_KILLED_AGAIN = 0.3
 CHILDREN_END_WITHIN_S = 20.0
 
@@ -130,9 +134,12 @@ class Chaos:
 
     def _kill_one(self, project: Path, workers: int) -> None:
         before_s, after_s = self.durations_s[workers]
+        moment = self.random.random()
         process = self._start(project, workers)
-        if self.random.random() < SHARE_BEFORE_LOCK:
+        if moment < SHARE_BEFORE_LOCK:
             time.sleep(self.random.uniform(0, before_s))
+        elif moment < SHARE_BEFORE_LOCK + SHARE_AMONG_SHARDS:
+            self._wait_for_shards(process, project, self.random.randint(1, self._num_shards() // 2))
         else:
             delay_s = self.random.uniform(0, after_s)
             _wait_for_lock(process, project)
@@ -143,6 +150,14 @@ class Chaos:
         self.tally.killed += 1
         self.tally.killed_with_two += workers == 2
         self.tally.moments[self._moment(project)] += 1
+
+    def _wait_for_shards(self, process: subprocess.Popen[str], project: Path, count: int) -> None:
+        while process.poll() is None and len(self._finished_shards(project)) < count:
+            time.sleep(0.002)
+
+    def _num_shards(self) -> int:
+        """Of the first slide, over all levels."""
+        return sum(re.match(r"0/[0-9]+/c/", path) is not None for path in self.unbroken[self.sources[0].stem])
 
     def _moment(self, project: Path) -> str:
         """How far the furthest slide came, by what it left."""
