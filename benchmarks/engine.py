@@ -2,17 +2,18 @@
 
     .venv/bin/python -m benchmarks.engine
 
-Two gloo processes, one thread and one core each, ResNet-20-v2 on 160 px tiles, 8 micro-batches of one tile, fp32, the
+Two gloo processes, one thread and one core each, ResNet-20-v2 on 256 px tiles, 8 micro-batches of one tile, fp32, the
 same cuts for all (not channels_last: torch's schedules cannot send such boundaries over gloo). Times are medians of
-ratios within rounds (rounds.py says which rounds count). A simulation knows what stages cost. From the costs in
-mp-basic's step, where one rank computes at a time, and with messages that take no time, it says how much faster than
-mp-basic a strategy would be. From the costs in the strategy's own step, where both ranks share the memory, it says how
-long that step would take: with messages for nothing, and at what a message of that length took by itself, just before.
+ratios within rounds (rounds.py says which rounds count); those beside torch also for 160 px, where what a micro-batch
+costs whatever its size counts for more. A simulation knows what stages cost. From the costs in mp-basic's step, where
+one rank computes at a time, and with messages that take no time, it says how much faster than mp-basic a strategy would
+be. From the costs in the strategy's own step, where both ranks share the memory, it says how long that step would take:
+with messages for nothing, and at what a message of that length took by itself, just before.
 
 For memory each contender runs in two fresh processes: how far the resident set grows above what it was before the
 first step, and the bytes that the engine predicts and counts. Torch is used as its documentation says: static shapes,
 the loss scaled by the caller, plain SGD. Prints JSON lines; the committed ones are in benchmarks/results/engine.jsonl.
-On a quiet machine some fifteen minutes; `--only times` for a part.
+On a quiet machine some twenty minutes; `--only times` for a part.
 """
 
 from __future__ import annotations
@@ -52,10 +53,11 @@ from training.engine.transport import GroupWire
 from training.models.resnet_v2 import resnet_v2_blocks
 from training.parallel_plan import cross_entropy
 
-DEPTH, SIDE_PX, NUM_STAGES, NUM_MICROBATCHES, MANY = 20, 160, 2, 8, 64
+DEPTH, SIDE_PX, SMALL_PX, NUM_STAGES, NUM_MICROBATCHES, MANY = 20, 256, 160, 2, 8, 64
 OURS = ("mp-basic", "master", "gpipe", "1f1b", "chimera")
 THEIRS = {"torch gpipe": ScheduleGPipe, "torch 1f1b": Schedule1F1B}
-RACES = (("mp-basic", "master", "chimera"), ("mp-basic", "gpipe", "torch gpipe"), ("mp-basic", "1f1b", "torch 1f1b"))
+BESIDE_TORCH = (("mp-basic", "gpipe", "torch gpipe"), ("mp-basic", "1f1b", "torch 1f1b"))
+RACES = {SIDE_PX: (("mp-basic", "master", "chimera"), *BESIDE_TORCH), SMALL_PX: BESIDE_TORCH}
 POLICIES = {
     "keep": Recompute(),
     "recompute every 2": Recompute(2),
@@ -67,7 +69,7 @@ Work = Callable[[], Any]
 
 def main() -> None:
     about = {
-        "network": f"ResNet-{DEPTH}-v2, {SIDE_PX} px, fp32, {NUM_STAGES} ranks",
+        "network": f"ResNet-{DEPTH}-v2, fp32, {NUM_STAGES} ranks",
         **circumstances("benchmarks.engine"),
     }
     parts = {"times": _times, "resident": _resident, "counted": _counted}
@@ -76,16 +78,18 @@ def main() -> None:
     only = parser.parse_args().only
     for part in [parts[only]] if only else parts.values():
         for line in part():
-            print(json.dumps({"benchmark": "engine", **line, **about}), flush=True)
+            print(json.dumps({"benchmark": "engine", "side px": SIDE_PX, **line, **about}), flush=True)
 
 
 # --- time ------------------------------------------------------------------------------------------
 
 
 def _times() -> Iterator[dict[str, Any]]:
-    for names in RACES:
-        found = on_two_ranks(_race, names)
-        yield from _race_lines(names, [rounds for rounds, _ in found], found[0][1])
+    for side_px, races in RACES.items():
+        for names in races:
+            found = on_two_ranks(_race, names, side_px)
+            for line in _race_lines(names, [rounds for rounds, _ in found], found[0][1]):
+                yield {"side px": side_px, **line}
 
 
 def _race_lines(
@@ -131,25 +135,25 @@ def _simulated(strategy: str, turns: Sequence[dict[str, Turn]], *, costs_of: str
     return simulate(schedule, costs, message_s=message_s).end_s
 
 
-def _race(ranks: Ranks, names: Sequence[str]) -> tuple[list[dict[str, Turn]], dict[str, float]]:
+def _race(ranks: Ranks, names: Sequence[str], side_px: int) -> tuple[list[dict[str, Turn]], dict[str, float]]:
     keep_freed_memory()
-    message_s = _message_s(ranks)
+    message_s = _message_s(ranks, side_px)
     compute = Compute()
     for name in ("forward", "backward"):
         compute.wrap(StageCopy, name, lambda copy: copy.stage)
         compute.wrap(PipelineStage, f"{name}_one_chunk", lambda stage: stage.stage_index)
-    contenders = {name: _step_of(name, ranks, NUM_MICROBATCHES) for name in names}
+    contenders = {name: _step_of(name, ranks, NUM_MICROBATCHES, side_px) for name in names}
     return run_rounds(contenders, compute), message_s
 
 
-def _message_s(ranks: Ranks) -> dict[str, float]:
+def _message_s(ranks: Ranks, side_px: int) -> dict[str, float]:
     """Seconds of one boundary between ranks that do nothing else, one after the other and both at once.
 
     Of the cache, the last thing that was written is the boundary, as after a stage's computation. Medians of many.
     """
     blocks = _blocks()
     (cut,) = _plan("mp-basic", NUM_MICROBATCHES).cuts
-    boundary: Tensor = nn.Sequential(*blocks[:cut])(_batch(1).parts[0][0])
+    boundary: Tensor = nn.Sequential(*blocks[:cut])(_batch(1, side_px).parts[0][0])
     row, peer, wire = torch.zeros(boundary.nbytes, dtype=torch.uint8), 1 - ranks.rank, GroupWire(ranks)
     elsewhere = torch.zeros(2**28, dtype=torch.uint8)
 
@@ -248,20 +252,20 @@ def _rank(rank: int, folder: str, task: Callable[..., Any], args: tuple[Any, ...
     ranks.close()
 
 
-def _step_of(name: str, ranks: Ranks, num_microbatches: int) -> Work:
-    return (_theirs if name in THEIRS else _ours)(name, ranks, num_microbatches)
+def _step_of(name: str, ranks: Ranks, num_microbatches: int, side_px: int = SIDE_PX) -> Work:
+    return (_theirs if name in THEIRS else _ours)(name, ranks, _batch(num_microbatches, side_px))
 
 
-def _ours(strategy: str, ranks: Ranks, num_microbatches: int) -> Work:
-    engine = Engine(_blocks(), _plan(strategy, num_microbatches), ranks=ranks)
-    return partial(engine.train_step, _batch(num_microbatches), cross_entropy)
+def _ours(strategy: str, ranks: Ranks, batch: TensorBatch) -> Work:
+    engine = Engine(_blocks(), _plan(strategy, len(batch.parts)), ranks=ranks)
+    return partial(engine.train_step, batch, cross_entropy)
 
 
-def _theirs(name: str, ranks: Ranks, num_microbatches: int) -> Work:
+def _theirs(name: str, ranks: Ranks, batch: TensorBatch) -> Work:
+    num_microbatches = len(batch.parts)
     blocks = _blocks()
     indices = stage_ranges(_plan("mp-basic", num_microbatches).cuts, len(blocks))[ranks.rank]
     module, before = nn.Sequential(*(blocks[i] for i in indices)), nn.Sequential(*blocks[: indices.start])
-    batch = _batch(num_microbatches)
     images = torch.cat([image for image, _ in batch.parts])
     labels = torch.cat([label for _, label in batch.parts])
     with torch.no_grad():
@@ -296,9 +300,9 @@ def _blocks() -> list[nn.Module]:
     return resnet_v2_blocks(depth=DEPTH, num_classes=2)
 
 
-def _batch(num_microbatches: int) -> TensorBatch:
+def _batch(num_microbatches: int, side_px: int = SIDE_PX) -> TensorBatch:
     generator = torch.Generator().manual_seed(1)
-    images = [torch.randn(1, 3, SIDE_PX, SIDE_PX, generator=generator) for _ in range(num_microbatches)]
+    images = [torch.randn(1, 3, side_px, side_px, generator=generator) for _ in range(num_microbatches)]
     return TensorBatch(tuple((image, torch.tensor([k % 2])) for k, image in enumerate(images)))
 
 

@@ -2,10 +2,10 @@
 
     .venv/bin/python -m benchmarks.engine_alone
 
-One stage through the engine beside a plain PyTorch loop (ResNet-20-v2, 160 px tiles, 8 micro-batches); ResNet-110-v2
-on one tile of 1024 px: kept as it is, norms computed again, every second block recomputed, and bf16 in channels_last.
-Times are medians of ratios within rounds (rounds.py says which rounds count); bytes are the engine's own count, beside
-what it predicts. Prints JSON lines; the committed ones are in benchmarks/results/engine_alone.jsonl. It takes 20 GB of
+One stage through the engine beside a plain PyTorch loop (ResNet-20-v2, tiles of 256 and 160 px, 8 micro-batches);
+ResNet-110-v2 on one tile of 1024 px: kept as it is, norms computed again, every second block recomputed, and bf16 in
+channels_last. Times are medians of ratios within rounds (rounds.py says which rounds count); bytes are the engine's own
+count, beside what it predicts. Prints JSON lines; the committed ones are in benchmarks/results/engine_alone.jsonl. It takes 20 GB of
 memory and, on a quiet machine, most of an hour.
 """
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import os
 import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -31,7 +31,7 @@ from training.engine.recompute import Recompute
 from training.models.resnet_v2 import resnet_v2_blocks
 from training.parallel_plan import cross_entropy
 
-SMALL_DEPTH, SMALL_PX, NUM_MICROBATCHES = 20, 160, 8
+SMALL_DEPTH, SMALL_SIDES_PX, NUM_MICROBATCHES = 20, (256, 160), 8
 DEPTH, SIDE_PX = 110, 1024
 SETTINGS: dict[str, dict[str, Any]] = {
     "fp32": {},
@@ -52,8 +52,13 @@ def main() -> None:
             print(json.dumps({"benchmark": "engine_alone", **line, **about}), flush=True)
 
 
-def _beside_a_loop() -> list[dict[str, Any]]:
-    batch = _batch(SMALL_PX, NUM_MICROBATCHES)
+def _beside_a_loop() -> Iterator[dict[str, Any]]:
+    for side_px in SMALL_SIDES_PX:
+        yield _loop_line(side_px)
+
+
+def _loop_line(side_px: int) -> dict[str, Any]:
+    batch = _batch(side_px, NUM_MICROBATCHES)
     engine = Engine(_blocks(SMALL_DEPTH), _plan(SMALL_DEPTH))
     model = nn.Sequential(*_blocks(SMALL_DEPTH))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
@@ -69,9 +74,9 @@ def _beside_a_loop() -> list[dict[str, Any]]:
         return total
 
     times, rounds = _race({"engine": lambda: engine.train_step(batch, cross_entropy), "plain loop": plain}, most=60)
-    network = f"ResNet-{SMALL_DEPTH}-v2, {SMALL_PX} px, {NUM_MICROBATCHES} micro-batches"
+    network = f"ResNet-{SMALL_DEPTH}-v2, {side_px} px, {NUM_MICROBATCHES} micro-batches"
     line = {"network": network, "contender": "single, fp32", "good rounds": rounds}
-    return [{**line, "time / plain loop": ratio(times["engine"], times["plain loop"])}]
+    return {**line, "time / plain loop": ratio(times["engine"], times["plain loop"])}
 
 
 def _settings() -> list[dict[str, Any]]:
