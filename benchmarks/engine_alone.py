@@ -5,8 +5,8 @@
 One stage through the engine beside a plain PyTorch loop (ResNet-20-v2, tiles of 256 and 160 px, 8 micro-batches);
 ResNet-110-v2 on one tile of 1024 px: kept as it is, norms computed again, every second block recomputed, and bf16 in
 channels_last. Times are medians of ratios within rounds (rounds.py says which rounds count); bytes are the engine's own
-count, beside what it predicts. Prints JSON lines; the committed ones are in benchmarks/results/engine_alone.jsonl. It takes 20 GB of
-memory and, on a quiet machine, most of an hour.
+count, beside what it predicts. Prints JSON lines; the committed ones are in
+benchmarks/results/engine_alone.jsonl. It takes 20 GB of memory and, on a quiet machine, most of an hour.
 """
 
 from __future__ import annotations
