@@ -5,6 +5,7 @@ import platform
 
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
+_NEVER = -1
 _KEEP_BYTES = 1 << 30
 _KEEP_BYTES_OLD_GLIBC = 32 << 20
 """Largest mmap threshold that older versions of glibc accept (half of HEAP_MAX_SIZE)."""
@@ -24,5 +25,5 @@ def keep_freed_memory() -> bool:
         return False
     mallopt = ctypes.CDLL(None).mallopt
     kept = mallopt(_M_MMAP_THRESHOLD, _KEEP_BYTES) or mallopt(_M_MMAP_THRESHOLD, _KEEP_BYTES_OLD_GLIBC)
-    trimmed = mallopt(_M_TRIM_THRESHOLD, _KEEP_BYTES)
+    trimmed = mallopt(_M_TRIM_THRESHOLD, _NEVER)
     return bool(kept and trimmed)

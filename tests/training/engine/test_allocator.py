@@ -1,4 +1,6 @@
 import platform
+import subprocess
+import sys
 
 import pytest
 
@@ -16,3 +18,29 @@ def test_is_silent_elsewhere(monkeypatch, system, libc):
     monkeypatch.setattr(platform, "libc_ver", lambda: (libc, ""))
 
     assert not keep_freed_memory()
+
+
+FAULTS = """
+import resource
+from training.engine.allocator import keep_freed_memory
+keep_freed_memory()
+import torch
+
+def step():
+    kept = [torch.ones(16 * 2**20) for _ in range(18)]  # 64 MiB each, more than a GiB together
+
+def faults():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    step()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+step()
+print(faults())
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="a setting of glibc")
+def test_more_than_a_gib_that_a_step_frees_is_not_asked_of_the_system_again():
+    done = subprocess.run([sys.executable, "-c", FAULTS], capture_output=True, text=True, check=True)
+
+    assert int(done.stdout) < 50_000  # pages; a step has 300,000, and alignment may cost one tensor a new place
