@@ -13,7 +13,7 @@ with messages for nothing, and at what a message of that length took by itself, 
 For memory each contender runs in two fresh processes: how far the resident set grows above what it was before the
 first step, and the bytes that the engine predicts and counts. Torch is used as its documentation says: static shapes,
 the loss scaled by the caller, plain SGD. Prints JSON lines; the committed ones are in benchmarks/results/engine.jsonl.
-On a quiet machine some twenty minutes; `--only times` for a part.
+On a quiet machine some thirty minutes; `--only times` for a part.
 """
 
 from __future__ import annotations
@@ -54,6 +54,8 @@ from training.models.resnet_v2 import resnet_v2_blocks
 from training.parallel_plan import cross_entropy
 
 DEPTH, SIDE_PX, SMALL_PX, NUM_STAGES, NUM_MICROBATCHES, MANY = 20, 256, 160, 2, 8, 64
+RACE_ROUNDS = 21
+"""Two contenders differ by about a hundredth, and one round from the next by as much."""
 OURS = ("mp-basic", "master", "gpipe", "1f1b", "chimera")
 THEIRS = {"torch gpipe": ScheduleGPipe, "torch 1f1b": Schedule1F1B}
 BESIDE_TORCH = (("mp-basic", "gpipe", "torch gpipe"), ("mp-basic", "1f1b", "torch 1f1b"))
@@ -143,7 +145,7 @@ def _race(ranks: Ranks, names: Sequence[str], side_px: int) -> tuple[list[dict[s
         compute.wrap(StageCopy, name, lambda copy: copy.stage)
         compute.wrap(PipelineStage, f"{name}_one_chunk", lambda stage: stage.stage_index)
     contenders = {name: _step_of(name, ranks, NUM_MICROBATCHES, side_px) for name in names}
-    return run_rounds(contenders, compute), message_s
+    return run_rounds(contenders, compute, least=RACE_ROUNDS), message_s
 
 
 def _message_s(ranks: Ranks, side_px: int) -> dict[str, float]:
