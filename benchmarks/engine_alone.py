@@ -2,16 +2,23 @@
 
     .venv/bin/python -m benchmarks.engine_alone
 
-One stage through the engine beside a plain PyTorch loop (ResNet-20-v2, tiles of 256 and 160 px, 8 micro-batches);
-ResNet-110-v2 on one tile of 1024 px: kept as it is, norms computed again, every second block recomputed, and bf16 in
-channels_last. Times are medians of ratios within rounds (rounds.py says which rounds count); bytes are the engine's own
-count, beside what it predicts. Prints JSON lines; the committed ones are in
-benchmarks/results/engine_alone.jsonl. It takes 20 GB of memory and, on a quiet machine, most of an hour.
+Three parts, `--only` one of them:
+
+- `loop`: one stage through the engine beside a plain PyTorch loop (ResNet-20-v2, 8 tiles of 256 and of 160 px).
+- `times`: ResNet-110-v2 on one tile of 512 px: kept as it is, norms computed again, every second block recomputed, and
+  bf16 in channels_last. (Of 1024 px a step keeps 19.5 GB and takes a minute of a core: too much for rounds.)
+- `bytes`: the same on one tile of 1024 px, a step each in a process of its own: the engine's own count, beside what it
+  predicts. Takes 22 GB of memory.
+
+Times are medians of ratios within rounds (rounds.py says which rounds count). Prints JSON lines; the committed ones are
+in benchmarks/results/engine_alone.jsonl. Half an hour on a quiet machine.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
+import multiprocessing
 import os
 import statistics
 from collections.abc import Callable, Iterator, Mapping
@@ -29,10 +36,10 @@ from training.engine.plan import Plan
 from training.engine.predict import predict_memory
 from training.engine.recompute import Recompute
 from training.models.resnet_v2 import resnet_v2_blocks
-from training.parallel_plan import cross_entropy
+from training.parallel_plan import EmptyBatch, cross_entropy
 
 SMALL_DEPTH, SMALL_SIDES_PX, NUM_MICROBATCHES = 20, (256, 160), 8
-DEPTH, SIDE_PX = 110, 1024
+DEPTH, TIMED_PX, COUNTED_PX = 110, 512, 1024
 SETTINGS: dict[str, dict[str, Any]] = {
     "fp32": {},
     "fp32, norm": {"recompute": Recompute(rest="norm")},
@@ -43,13 +50,21 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 
 def main() -> None:
+    parts = {"loop": _beside_a_loop, "times": _times, "bytes": _bytes}
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", choices=list(parts))
+    only = parser.parse_args().only
+    _make_ready()
+    about = circumstances("benchmarks.engine_alone")
+    for part in [parts[only]] if only else parts.values():
+        for line in part():
+            print(json.dumps({"benchmark": "engine_alone", **line, **about}), flush=True)
+
+
+def _make_ready() -> None:
     os.sched_setaffinity(0, {(os.cpu_count() or 1) - 1})
     torch.set_num_threads(1)
     keep_freed_memory()
-    about = circumstances("benchmarks.engine_alone")
-    for part in (_beside_a_loop, _settings):
-        for line in part():
-            print(json.dumps({"benchmark": "engine_alone", **line, **about}), flush=True)
 
 
 def _beside_a_loop() -> Iterator[dict[str, Any]]:
@@ -79,30 +94,44 @@ def _loop_line(side_px: int) -> dict[str, Any]:
     return {**line, "time / plain loop": ratio(times["engine"], times["plain loop"])}
 
 
-def _settings() -> list[dict[str, Any]]:
-    batch = _batch(SIDE_PX, 1)
-    plans = {name: _plan(DEPTH, **options) for name, options in SETTINGS.items()}
-    engines = {name: Engine(_blocks(DEPTH), plan, count_bytes=True) for name, plan in plans.items()}
-    measured = {}
-    for name, engine in engines.items():
-        engine.train_step(batch, cross_entropy)
-        measured[name] = engine.live_bytes.peak
-        engine.live_bytes.enabled = False
+def _times() -> Iterator[dict[str, Any]]:
+    batch = _batch(TIMED_PX, 1)
+    engines = {name: Engine(_blocks(DEPTH), _plan(DEPTH, **options)) for name, options in SETTINGS.items()}
     steps = {name: lambda e=engine: e.train_step(batch, cross_entropy) for name, engine in engines.items()}
     times, rounds = _race(steps, most=12, least=7)
-    lines = []
-    for name, plan in plans.items():
-        (predicted,) = predict_memory(_blocks(DEPTH), cross_entropy, batch, plan)
-        line: dict[str, Any] = {"network": f"ResNet-{DEPTH}-v2, one tile of {SIDE_PX} px", "contender": name}
+    for name in SETTINGS:
+        line: dict[str, Any] = {"network": f"ResNet-{DEPTH}-v2, one tile of {TIMED_PX} px", "contender": name}
         line["good rounds"] = rounds
         line["median step s"] = round(statistics.median(times[name]), 2) if times[name] else BUSY
         line["time / fp32"] = ratio(times[name], times["fp32"])
         line["fp32 / time"] = ratio(times["fp32"], times[name])
-        line["live GB"] = round(measured[name] / 1e9, 3)
-        line["live bytes / fp32"] = round(measured[name] / measured["fp32"], 3)
-        line["predicted / measured"] = round(predicted.peak_bytes / measured[name], 6)
-        lines.append(line)
-    return lines
+        yield line
+
+
+def _bytes() -> Iterator[dict[str, Any]]:
+    context = multiprocessing.get_context("spawn")
+    of_fp32 = None
+    for name, options in SETTINGS.items():
+        with context.Pool(1) as pool:
+            measured = pool.apply(_counted, (name,))
+        (predicted,) = predict_memory(
+            _blocks(DEPTH), cross_entropy, EmptyBatch(1, 1, COUNTED_PX), _plan(DEPTH, **options)
+        )
+        of_fp32 = of_fp32 or measured
+        yield {
+            "network": f"ResNet-{DEPTH}-v2, one tile of {COUNTED_PX} px",
+            "contender": name,
+            "live GB": round(measured / 1e9, 3),
+            "live bytes / fp32": round(measured / of_fp32, 3),
+            "predicted / measured": round(predicted.peak_bytes / measured, 6),
+        }
+
+
+def _counted(name: str) -> int:
+    _make_ready()
+    engine = Engine(_blocks(DEPTH), _plan(DEPTH, **SETTINGS[name]), count_bytes=True)
+    engine.train_step(_batch(COUNTED_PX, 1), cross_entropy)
+    return engine.live_bytes.peak
 
 
 def _race(steps: Mapping[str, Callable[[], Any]], **limits: int) -> tuple[dict[str, list[float]], int]:
