@@ -18,7 +18,8 @@ from pipeline.inference.infer import infer_slide
 from pipeline.inference.predictor import Predictor
 from pipeline.run_record import SlideOutcome
 from tests.contracts.test_folder_rules import ROOT
-from training.config import ParallelConfig, Recipe
+from training.config import Recipe
+from training.config_parallel import ParallelConfig
 from training.foundation.errors import BY_CODE
 
 pytestmark = pytest.mark.xdist_group("contracts")  # inferred once
@@ -45,6 +46,7 @@ CODES = {
     "empty_table",
     "no_tissue",
     "insane_output",
+    "out_of_memory",
     "failed_process",
 }
 
@@ -62,7 +64,7 @@ def test_error_codes_are_those_of_the_contract():
 def test_every_code_is_explained_where_people_look():
     from pathology_app.server import CannotListenError
     from pipeline.run_record import INTERNAL_ERROR
-    from training.engine.transport import LostPeerError
+    from training.engine.ranks import LostPeerError
 
     page = (ROOT / "docs/store.md").read_text(encoding="utf-8")
 

@@ -13,9 +13,9 @@ from tests.distributed.networks import small_resnet
 from tests.distributed.problem import Case, evenly, train
 from tests.distributed.strict import StrictWire
 from training.engine.memory import LiveBytes
-from training.engine.ranks import Ranks, alone
+from training.engine.ranks import LostPeerError, Ranks, alone
 from training.engine.stage import Boundary
-from training.engine.transport import GroupWire, LostPeerError, Route, Row, Transport
+from training.engine.transport import GroupWire, Route, Row, Transport
 
 CPU = torch.device("cpu")
 

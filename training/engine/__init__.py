@@ -6,9 +6,8 @@ from training.engine.engine import Engine, StepResult
 from training.engine.executor import Batch, Loss
 from training.engine.partition import block_costs
 from training.engine.plan import Plan, make_plan
-from training.engine.ranks import Ranks, alone, connect_ranks
+from training.engine.ranks import LostPeerError, Ranks, alone, connect_ranks
 from training.engine.recompute import Recompute
-from training.engine.transport import LostPeerError
 
 __all__ = [
     "Batch", "Engine", "Loss", "LostPeerError", "NonFiniteError", "Plan", "Ranks", "Recompute", "StepResult",

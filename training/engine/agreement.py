@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -18,6 +19,19 @@ class NonFiniteError(GemslideError):
     """A loss or a gradient is infinite or not a number. No weight has changed; the engine can do the next step."""
 
     code = "non_finite"
+    microbatch: int | None = None
+    """Where it began; None where only the sum is not finite."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What is not finite."""
+
+    text: str
+    microbatch: int | None = None
+
+    def __str__(self) -> str:
+        return self.text
 
 
 class Agreement:
@@ -30,21 +44,22 @@ class Agreement:
         self.norm = math.sqrt(math.fsum(squares)) if all(map(math.isfinite, squares)) else math.nan
         """Of all gradients together."""
 
-    def loss_fault(self) -> str | None:
+    def loss_fault(self) -> Fault | None:
         """The first loss that is not finite, for people."""
         for microbatch, loss in enumerate(self.losses):
             if not math.isfinite(loss):
-                return f"the loss of {self._place(microbatch, self._step.schedule.num_stages - 1)} is {loss}"
+                place = self._place(microbatch, self._step.schedule.num_stages - 1)
+                return Fault(f"the loss of {place} is {loss}", microbatch)
         return None
 
-    def gradient_fault(self) -> str | None:
+    def gradient_fault(self) -> Fault | None:
         """The first gradients that are not finite, in the order of backward, for people."""
         num_stages = self._step.schedule.num_stages
         for microbatch in range(len(self.losses)):
             for stage in reversed(range(num_stages)):
                 if self._flags[microbatch * num_stages + stage]:
-                    return f"gradients of {self._place(microbatch, stage)} are not finite"
-        return None if math.isfinite(self.norm) else "the sum of the gradients is not finite"
+                    return Fault(f"gradients of {self._place(microbatch, stage)} are not finite", microbatch)
+        return None if math.isfinite(self.norm) else Fault("the sum of the gradients is not finite")
 
     def _place(self, microbatch: int, stage: int) -> str:
         schedule = self._step.schedule

@@ -23,14 +23,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from training.engine import state as states
-from training.engine.agreement import Agreement, NonFiniteError, agree
+from training.engine.agreement import Agreement, Fault, NonFiniteError, agree
 from training.engine.check import check_schedule
-from training.engine.executor import Batch, Executor, Loss, Step
+from training.engine.executor import Batch, Executor, Loss, Step, Watch, unwatched
 from training.engine.feed import Feed
 from training.engine.loss_scale import LossScale
 from training.engine.memory import LiveBytes
@@ -71,6 +72,7 @@ class Engine:
         ranks: Ranks | None = None,
         prepare: Callable[[Tensor], Tensor] | None = None,
         count_bytes: bool = False,
+        watch: Watch = unwatched,
     ):
         """Take over this rank's stages of the network and make the optimizers of the weights that it owns.
 
@@ -80,11 +82,12 @@ class Engine:
             ranks: None for a process on its own.
             prepare: turns what a batch gives (such as uint8 tiles) into the network's input, on the device.
             count_bytes: keep `live_bytes` up to date, from the start.
+            watch: told the number of the step and what this rank does next, before each action.
 
         Raises:
             ValueError: ranks, cuts and blocks do not fit each other, or two stages share a weight.
         """
-        self.plan = plan
+        self.plan, self._watch = plan, watch
         self._ranks = ranks or alone()
         self._schedules: dict[tuple[int, bool], Schedule] = {}
         self.steps_done = 0
@@ -117,6 +120,7 @@ class Engine:
             place=lambda value: plan.place(value, prepare),
             feed=self._feed,
             counter=self.live_bytes,
+            watch=watch,
         )
         if self._ranks.num_ranks > 1:
             # Ranks that were seeded differently start with the weights of the first, as with any data parallelism.
@@ -155,6 +159,7 @@ class Engine:
                 for stage in self._stages.values():
                     stack.enter_context(stage.copy.running.recording())
                 self._executor.run(step, range(step.first_update))
+            self._watch(step.number, "sharing the losses")
             agreed = agree(step, self._stages, self._num_weights, self._transport)
             fault = agreed.loss_fault() or agreed.gradient_fault()
             if fault is None:
@@ -191,6 +196,10 @@ class Engine:
         """Add up tensors of one shape over all ranks; every rank calls it and gets the sum in CPU memory."""
         return self._transport.sum_over_ranks(values, during=during)
 
+    def share(self, value: Any, *, during: str) -> list[Any]:
+        """Every rank's object, by rank; every rank calls it and gets all."""
+        return self._transport.share(value, during=during)
+
     def peak_bytes(self) -> dict[str, list[int]]:
         """Of the last step, by rank; every rank calls it.
 
@@ -203,6 +212,11 @@ class Engine:
             mine["allocator"] = torch.cuda.max_memory_allocated(self.plan.device)
         by_rank = self._transport.share(mine, during="sharing the memory used")
         return {name: [each[name] for each in by_rank] for name in mine}
+
+    @property
+    def at_block(self) -> int | None:
+        """The block of the network that this rank has begun last, for whoever asks where something failed."""
+        return self._executor.at_block
 
     def close(self) -> None:
         """Stop reading ahead; the last call, not needed at the end of a program."""
@@ -246,10 +260,12 @@ class Engine:
         self._transport.flush()
         self.steps_done += 1
 
-    def _result(self, agreed: Agreement, fault: str | None) -> StepResult:
+    def _result(self, agreed: Agreement, fault: Fault | None) -> StepResult:
         skipped = fault is not None
-        if skipped and (agreed.loss_fault() or not self.loss_scale.lower()):
-            raise NonFiniteError(f"step {self.steps_done}: {fault}. No weight has changed.")
+        if fault and (agreed.loss_fault() or not self.loss_scale.lower()):
+            error = NonFiniteError(f"step {self.steps_done - 1}: {fault}. No weight has changed.")
+            error.microbatch = fault.microbatch
+            raise error
         return StepResult(sum(agreed.losses), agreed.losses, agreed.norm, skipped)
 
     def _schedule(self, num_microbatches: int, *, forward_only: bool) -> Schedule:
@@ -273,7 +289,19 @@ class Engine:
         Returns:
             contiguous copies in CPU memory, named as `nn.Sequential(*blocks).state_dict()` names them.
         """
-        return states.gather_state(self._specs, self._modules(), self.plan.placement, self._transport)
+        return self.share_state(self.own_state())
+
+    def own_state(self) -> dict[str, Tensor]:
+        """The live weights and buffers that this rank speaks for: over all ranks, every one of the network once."""
+        return states.own_state(self._modules(), self.plan.placement, self._ranks.rank)
+
+    def share_state(self, own: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """What ranks have of tensors like those of `own_state`, together; every rank calls it and gets all.
+
+        Returns:
+            contiguous copies in CPU memory.
+        """
+        return states.gather_state(self._specs, own, self.plan.placement, self._transport)
 
     def load_full_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Take weights and buffers from what `full_state_dict` gave, under whatever strategy; every rank calls it.
@@ -292,9 +320,16 @@ class Engine:
         Raises:
             TypeError: an optimizer remembers something that is no tensor.
         """
-        own = states.optimizer_state(self._stages.values())
-        by_rank = self._transport.share(own, during="sharing what the optimizers remember")
+        by_rank = self.share(self.own_optimizer_state(), during="sharing what the optimizers remember")
         return {name: kept for one in by_rank for name, kept in sorted(one.items())}
+
+    def own_optimizer_state(self) -> dict[str, Tensor]:
+        """The part of `full_optimizer_state` that this rank remembers: over all ranks, each slot once.
+
+        Raises:
+            TypeError: an optimizer remembers something that is no tensor.
+        """
+        return states.optimizer_state(self._stages.values())
 
     def load_full_optimizer_state(self, state: Mapping[str, Tensor]) -> None:
         """Take what `full_optimizer_state` gave, under whatever strategy; every rank calls it, before the next step.

@@ -40,6 +40,14 @@ Loss = Callable[[Tensor, Any], Tensor]
 """(output of the network, targets of the micro-batch) -> scalar: the *sum* of the loss over its samples."""
 
 
+Watch = Callable[[int, object], None]
+"""Told the number of the step and what comes next in it."""
+
+
+def unwatched(step: int, what: object) -> None:
+    """Nobody looks on."""
+
+
 class Sync(Protocol):
     """What REDUCE and STEP do with one stage on this rank."""
 
@@ -97,6 +105,7 @@ class Executor:
         place: Callable[[Tensor], Tensor],
         feed: Feed,
         counter: LiveBytes,
+        watch: Watch = unwatched,
     ):
         self._rank = rank
         self._copies = copies
@@ -105,6 +114,13 @@ class Executor:
         self._place = place
         self._feed = feed
         self._counter = counter
+        self._watch = watch
+        self._busy: StageCopy | None = None
+
+    @property
+    def at_block(self) -> int | None:
+        """The block of the network that was begun last."""
+        return None if self._busy is None else self._busy.at_block
 
     def begin(
         self,
@@ -138,6 +154,7 @@ class Executor:
     def do(self, step: Step, index: int) -> None:
         """Do one action of a step; all must be done, in order."""
         action = step.actions[index]
+        self._watch(step.number, action if step.loss is not None else f"{action}, forward only")
         match action.op:
             case Op.F:
                 self._forward(step, index)
@@ -170,7 +187,8 @@ class Executor:
 
     def _forward(self, step: Step, index: int) -> None:
         action = step.actions[index]
-        microbatch, copy = _microbatch(action), self._copies[action.replica, action.stage]
+        microbatch = _microbatch(action)
+        self._busy = copy = self._copies[action.replica, action.stage]
         targets, draws = step.schedule.targets(action), step.draws(microbatch)
         # The stage alone holds what comes in, and releases it as soon as it can.
         if step.loss is None:
@@ -186,7 +204,7 @@ class Executor:
 
     def _backward(self, step: Step, index: int) -> None:
         action = step.actions[index]
-        copy = self._copies[action.replica, action.stage]
+        self._busy = copy = self._copies[action.replica, action.stage]
         copy.fetch(_microbatch(action))
         # The stage alone holds what comes in, as in forward.
         found = copy.backward(_microbatch(action), _from_boundary(self._exchange(step, index)))

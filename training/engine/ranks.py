@@ -8,12 +8,31 @@ would otherwise do it crosswise.
 
 from __future__ import annotations
 
+import os
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 import torch.distributed as dist
+from torch.distributed import TCPStore  # type: ignore[attr-defined]  # torch's stubs do not export it
+
+from training.foundation.errors import GemslideError
+
+_ADDRESS = "gemslide/address"
+_PATIENCE_S, _PAUSE_S = 2.0, 0.1
+
+
+class LostPeerError(GemslideError):
+    """Another rank did not answer in time, or is gone."""
+
+    code = "lost_peer"
+    peer = -1
+    """The rank that did not answer; -1 where that can be any."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +48,14 @@ class Ranks:
     data: dist.ProcessGroup | None = None
     control: dist.ProcessGroup | None = None
     """None for a process on its own."""
+
+    def of_first(self, value: Any) -> Any:
+        """The first rank's object, on every rank; every rank calls it."""
+        if self.num_ranks == 1:
+            return value
+        holder = [value]
+        dist.broadcast_object_list(holder, src=0, group=self.control)
+        return holder[0]
 
     def close(self) -> None:
         """Leave the process groups; the other ranks do the same."""
@@ -61,6 +88,7 @@ def connect_ranks(
 
     Raises:
         ValueError: the timeout is not positive and finite.
+        LostPeerError: the others did not come within the timeout.
     """
     if not 0 < timeout_s < float("inf"):
         raise ValueError(f"timeout_s must be positive and finite, got {timeout_s}; 600 suits most runs")
@@ -70,9 +98,57 @@ def connect_ranks(
     backend = backend or ("nccl" if device.type == "cuda" else "gloo")
     wire = device if backend == "nccl" else torch.device("cpu")
     timeout = timedelta(seconds=timeout_s)
-    dist.init_process_group("gloo", init_method=init_method, timeout=timeout, rank=rank, world_size=num_ranks)
-    data = dist.new_group(timeout=timeout, backend=backend)
-    control = dist.new_group(timeout=timeout, backend="gloo")
-    dist.all_reduce(torch.zeros(1, device=wire), group=data)
-    dist.all_reduce(torch.zeros(1), group=control)
+    with _explained(timeout_s):
+        if init_method == "env://" and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
+            rank, num_ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+            store = _own_store(rank, timeout)
+            dist.init_process_group("gloo", store=store, timeout=timeout, rank=rank, world_size=num_ranks)
+        else:
+            dist.init_process_group("gloo", init_method=init_method, timeout=timeout, rank=rank, world_size=num_ranks)
+        data = dist.new_group(timeout=timeout, backend=backend)
+        control = dist.new_group(timeout=timeout, backend="gloo")
+        dist.all_reduce(torch.zeros(1, device=wire), group=data)
+        dist.all_reduce(torch.zeros(1), group=control)
     return Ranks(dist.get_rank(), dist.get_world_size(), timeout_s, wire, data, control)
+
+
+def _own_store(rank: int, timeout: timedelta) -> TCPStore:
+    """A store for these processes alone, told through torchrun's.
+
+    torchrun's own outlives a restart (in torch 2.13, unless TORCH_DISABLE_SHARE_RDZV_TCP_STORE is set): gloo would find
+    the addresses of the dead in it. Where it still tells the address of a store that died, nobody answers there, and
+    it is asked again.
+    """
+    host, end_s = os.environ["MASTER_ADDR"], time.monotonic() + timeout.total_seconds()
+    told = TCPStore(host, int(os.environ["MASTER_PORT"]), is_master=False, timeout=timeout)
+    if rank == 0:
+        own = TCPStore(host, 0, is_master=True, wait_for_workers=False, timeout=timeout)
+        told.set(_ADDRESS, str(own.port))
+        return own
+    while True:
+        port = int(told.get(_ADDRESS))
+        if _answers(host, port) or time.monotonic() > end_s:
+            return TCPStore(host, port, is_master=False, timeout=timeout)
+        time.sleep(_PAUSE_S)
+
+
+def _answers(host: str, port: int) -> bool:
+    """Whether anybody listens there. A store's own attempt would fill the log of a failed one with stack traces."""
+    try:
+        with socket.create_connection((host, port), timeout=_PATIENCE_S):
+            return True
+    except OSError:
+        return False
+
+
+@contextmanager
+def _explained(timeout_s: float) -> Iterator[None]:
+    """What the backend says, for people."""
+    try:
+        yield
+    except RuntimeError as error:
+        said = " ".join(str(error).split())
+        raise LostPeerError(
+            f"the ranks of this run did not all meet within {timeout_s:g} s: {said:.300}. Look at the logs of the "
+            "others; over several machines, at MASTER_ADDR and GLOO_SOCKET_IFNAME."
+        ) from error

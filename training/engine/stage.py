@@ -67,6 +67,8 @@ class StageCopy:
         self.counter = counter or LiveBytes()
         self.counter.exclude([*module.parameters(), *module.buffers(), *self.running.rows])
         self.device = device
+        self.at_block = first_block
+        """Begun last, by its index in the whole network."""
         self._precision = precision
         self._blocks: list[Block] = list(blocks or module)
         self._modes = [(name, layer, layer.training) for name, layer in module.named_modules()]
@@ -268,6 +270,7 @@ class _Piece:
     def call(self, value: Boundary, draws: Draws, saver: Saver | None = None) -> Boundary:
         """The blocks, one after the other, each with random numbers of its own."""
         for index, block in self.blocks:
+            self._owner.at_block = index
             draws.start_block(index, self._owner.device)
             if saver is not None:
                 saver.start_block()

@@ -17,15 +17,21 @@ Specs = Sequence[Mapping[str, Tensor]]
 """Of each stage: its weights and buffers by name, on the meta device."""
 
 
+def own_state(modules: Mapping[int, nn.Module], placement: Placement, rank: int) -> dict[str, Tensor]:
+    """The live weights and buffers of the stages whose first holder a rank is: over all ranks, each once."""
+    mine = (stage for stage in sorted(modules) if placement.holders(stage)[0] == rank)
+    return {name: tensor for stage in mine for name, tensor in modules[stage].state_dict().items()}
+
+
 def gather_state(
-    specs: Specs, modules: Mapping[int, nn.Module], placement: Placement, transport: Transport
+    specs: Specs, own: Mapping[str, Tensor], placement: Placement, transport: Transport
 ) -> dict[str, Tensor]:
-    """Every stage from the first rank that holds it; copies in CPU memory on every rank."""
+    """What every rank has of `own_state`, together; copies in CPU memory on every rank."""
     full: dict[str, Tensor] = {}
     for stage, spec in enumerate(specs):
         tensors = list(spec.values())
-        mine = stage in modules
-        packed = pack(list(modules[stage].state_dict().values())).cpu() if mine else _empty(packed_bytes(tensors))
+        mine = spec.keys() <= own.keys()
+        packed = pack([own[name] for name in spec]).cpu() if mine else _empty(packed_bytes(tensors))
         packed = transport.broadcast(packed, source=placement.holders(stage)[0], during=f"weights of stage {stage}")
         full |= {name: tensor.clone() for name, tensor in zip(spec, unpack(packed, tensors), strict=True)}
     return full

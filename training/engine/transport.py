@@ -19,15 +19,8 @@ from torch import Tensor
 
 from training.engine.layout import HEADER_LENGTH, BoundaryLayout, lay_out
 from training.engine.memory import LiveBytes
-from training.engine.ranks import Ranks
+from training.engine.ranks import LostPeerError, Ranks
 from training.engine.stage import Boundary
-from training.foundation.errors import GemslideError
-
-
-class LostPeerError(GemslideError):
-    """Another rank did not answer in time, or is gone."""
-
-    code = "lost_peer"
 
 
 class Work(Protocol):
@@ -297,11 +290,13 @@ class Transport:
             raise
         except RuntimeError as error:
             other = "the other ranks" if route.peer < 0 else f"rank {route.peer}"
-            raise LostPeerError(
+            lost = LostPeerError(
                 f"rank {self._ranks.rank} in ({route.during}), {doing} {other}: no answer within "
                 f"{self._ranks.timeout_s:g} s, or the connection broke. Look at the log of {other} first; "
                 f"if it was only slow, raise the timeout. ({error})"
-            ) from error
+            )
+            lost.peer = route.peer
+            raise lost from error
 
 
 @dataclass(frozen=True)

@@ -175,3 +175,23 @@ def test_two_engines_in_one_program_do_not_disturb_each_other():
         second.train_step(make_batch(3), loss)
 
     assert found == expected
+
+
+def test_who_watches_is_told_each_action_before_it_is_done_and_the_block_that_was_begun():
+    blocks = make_blocks("resnet")
+    seen = []
+
+    def watch(step: int, what: object) -> None:
+        seen.append((step, str(what), one[0].at_block if one else None))
+
+    one: list[engine.Engine] = []
+    one.append(engine.Engine(blocks, plan_of(blocks), watch=watch))
+    for _ in range(2):
+        one[0].train_step(make_batch(1), loss)
+
+    assert [what for step, what, _ in seen if step == 1] == [
+        "F of stage 0, replica 0, micro-batch 0", "B of stage 0, replica 0, micro-batch 0",
+        "REDUCE of stage 0, replica 0",
+        "sharing the losses", "STEP of stage 0, replica 0",
+    ]  # fmt: skip
+    assert [block for step, _, block in seen if step == 0][:2] == [None, len(blocks) - 1]

@@ -64,8 +64,9 @@ def test_a_step_with_numbers_that_are_not_finite_changes_nothing(strategy, spoil
         each.train_step(make_batch(3), loss)
     before = state_of(one), one.full_optimizer_state()
 
-    with pytest.raises(NonFiniteError, match=rf"step 2: {says}\. No weight has changed"):
+    with pytest.raises(NonFiniteError, match=rf"step 1: {says}\. No weight has changed") as error:
         one.train_step(batch, spoilt(2, spoil))
+    assert error.value.microbatch == 2
 
     assert equal(state_of(one), before[0])
     assert equal(one.full_optimizer_state(), before[1])
