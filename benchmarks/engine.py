@@ -51,7 +51,7 @@ from training.engine.simulate import StageCost, simulate
 from training.engine.stage import StageCopy
 from training.engine.transport import GroupWire
 from training.models.resnet_v2 import resnet_v2_blocks
-from training.parallel_plan import cross_entropy
+from training.optimisation import cross_entropy
 
 DEPTH, SIDE_PX, SMALL_PX, NUM_STAGES, NUM_MICROBATCHES, MANY = 20, 256, 160, 2, 8, 64
 RACE_ROUNDS = 21

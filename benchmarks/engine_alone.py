@@ -36,7 +36,8 @@ from training.engine.plan import Plan
 from training.engine.predict import predict_memory
 from training.engine.recompute import Recompute
 from training.models.resnet_v2 import resnet_v2_blocks
-from training.parallel_plan import EmptyBatch, cross_entropy
+from training.optimisation import cross_entropy
+from training.parallel_plan import EmptyBatch
 
 SMALL_DEPTH, SMALL_SIDES_PX, NUM_MICROBATCHES = 20, (256, 160), 8
 DEPTH, TIMED_PX, COUNTED_PX = 110, 512, 1024

@@ -37,7 +37,8 @@ from training.engine.allocator import keep_freed_memory
 from training.engine.partition import block_costs
 from training.engine.stage import StageCopy
 from training.models.resnet_v2 import resnet_v2_blocks
-from training.parallel_plan import PREFETCH, cross_entropy
+from training.optimisation import cross_entropy
+from training.parallel_plan import PREFETCH
 from training.tile_batch import TileBatch
 from training.tile_dataset import Tiles
 
@@ -111,10 +112,9 @@ class _FromStore:
             self._source,  # type: ignore[arg-type]  # of a dataset only what a batch reads
             np.arange(first, first + NUM_MICROBATCHES),
             microbatch_size=1,
-            step=number,
-            seed=0,
-            augmentation=AugmentConfig(),
             pool=self._pool,
+            augmentation=AugmentConfig(),
+            epoch=number,
         )
 
     def step(self) -> None:

@@ -24,7 +24,8 @@ from training.engine.plan import Plan
 from training.engine.predict import predict_memory
 from training.engine.stage import Precision
 from training.models.resnet_v2 import resnet_v2_blocks
-from training.parallel_plan import EmptyBatch, cross_entropy
+from training.optimisation import cross_entropy
+from training.parallel_plan import EmptyBatch
 
 STRATEGIES = ("mp-basic", "master", "gpipe", "1f1b", "chimera")
 POLICIES = {

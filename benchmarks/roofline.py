@@ -21,7 +21,7 @@ from torch.utils.flop_counter import flop_registry
 
 from training.engine.partition import fake_tensors, without_memory
 from training.engine.stage import AUTOCAST, Precision
-from training.parallel_plan import cross_entropy
+from training.optimisation import cross_entropy
 
 
 @dataclass(frozen=True)

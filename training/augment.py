@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import cv2
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -9,20 +12,20 @@ from skimage.color import hed_from_rgb, rgb_from_hed
 from torch import Tensor
 
 from training.config import AugmentConfig
-from training.tile_dataset import Indices, Tiles
+from training.tile_dataset import Tiles
 
 
-def augment(tiles_nhwc: Tiles, indices: Indices, *, step: int, seed: int, config: AugmentConfig) -> Tiles:
-    """Change tiles at random; the same tile at the same step changes the same way on every rank.
+def augment(tiles_nhwc: Tiles, samples: Sequence[int], *, epoch: int, seed: int, config: AugmentConfig) -> Tiles:
+    """Change tiles at random; the same sample of the same epoch changes the same way on every rank.
 
     Args:
         tiles_nhwc: uint8 (tiles, side, side, 3).
-        indices: which tiles they are.
+        samples: their places in the order of the epoch. A tile that is drawn twice is changed in two ways.
     """
     return np.stack(
         [
-            _augment_one(tile, np.random.default_rng((seed, step, int(index))), config)
-            for tile, index in zip(tiles_nhwc, indices, strict=True)
+            _augment_one(tile, np.random.default_rng((seed, epoch, int(sample))), config)
+            for tile, sample in zip(tiles_nhwc, samples, strict=True)
         ]
     )
 
@@ -37,10 +40,25 @@ def _augment_one(tile: Tiles, random: np.random.Generator, config: AugmentConfig
     if config.stain:
         gains = 1 + config.stain * random.uniform(-1, 1, 3)
         tile = change_stains(tile, gains, config.stain * random.uniform(-1, 1, 3))
+    if config.saturation or config.hue:
+        stretch, turn = 1 + config.saturation * random.uniform(-1, 1), config.hue * random.uniform(-1, 1)
+        tile = change_colours(tile, stretch, turn)
     if config.contrast or config.brightness:
         mean = tile.mean()
         tile = np.clip((tile - mean) * gain + mean + shift, 0, 255).astype(np.uint8)
     return tile
+
+
+def change_colours(tile: Tiles, stretch: float, turn: float) -> Tiles:
+    """Saturation times `stretch`, and hue turned by a share of the colour circle; grey stays grey.
+
+    Args:
+        tile: uint8 (side, side, 3).
+    """
+    hsv = cv2.cvtColor(np.ascontiguousarray(tile, np.float32) / 255, cv2.COLOR_RGB2HSV)
+    hsv[..., 0] = (hsv[..., 0] + 360 * turn) % 360
+    hsv[..., 1] = np.minimum(hsv[..., 1] * stretch, 1)
+    return np.rint(255 * cv2.cvtColor(hsv, cv2.COLOR_HSV2RGB)).astype(np.uint8)
 
 
 def change_stains(tile: Tiles, gains: NDArray[np.float64], shifts: NDArray[np.float64]) -> Tiles:

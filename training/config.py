@@ -5,18 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
-from training.engine.plan import spell_out
-from training.engine.recompute import Recompute
-from training.engine.schedule import check_request
+from training.config_parallel import ParallelConfig
 from training.errors import BadRecipeError
 from training.foundation.class_names import check_class_name
 from training.foundation.names import NAME_PATTERN
 from training.foundation.settings import Section, load_section
 
-MAX_RANKS, MAX_TILES = 1024, 4096
-"""Of one dimension of a run, and of a micro-batch: schedules are played step by step before anything starts."""
 MAX_THREADS = 1024
 RECIPES_DIR = Path(__file__).parent / "recipes"
 MAX_DEPTH, MAX_CLASSES = 2000, 1000
@@ -58,99 +54,34 @@ class ModelConfig(Section):
         return self
 
 
-class RecomputeConfig(Section):
-    """`[parallel] recompute = {every = 2}` or `{every = 6, prefix = [23, 0]}`."""
-
-    every: int = Field(1, ge=1, le=10_000)
-    """Blocks of which only the first input is kept; they run again in backward."""
-    prefix: tuple[int, ...] | None = None
-    """How many blocks of each stage, from its start; all if left out."""
-    rest: Literal["keep", "norm", "offload"] = "keep"
-    """What becomes of the activations of the other blocks."""
-
-
-def _word_or_table(value: object) -> str | None:
-    """Which of its two forms a value of `recompute` has."""
-    if isinstance(value, str):
-        return "as a word" if value in ("none", "norm", "offload") else None
-    return "as a table" if isinstance(value, dict | RecomputeConfig) else None
-
-
-class ParallelConfig(Section):
-    """`[parallel]`: how one model is spread over ranks. World size = data_parallel · num_stages."""
-
-    strategy: Literal[
-        "single", "mp-basic", "master", "gpipe", "1f1b", "chimera", "mast", "hybrid", "ddp"
-    ] = "single"  # fmt: skip
-    """`mast` is `master` with two micro-batches, `hybrid` is `master` and `ddp` is `single` with several groups."""
-    num_stages: int = Field(1, ge=1, le=MAX_RANKS)
-    """S: ranks that together hold one model."""
-    num_microbatches: int = Field(1, ge=1, le=MAX_TILES)
-    """N (the paper's η): slices of a group's share of a batch."""
-    microbatch_size: int = Field(1, ge=1, le=MAX_TILES)
-    """Tiles per micro-batch."""
-    data_parallel: int = Field(1, ge=1, le=MAX_RANKS)
-    """D: groups of num_stages ranks, each with a share of the batch."""
-    recompute: Annotated[
-        Annotated[Literal["none", "norm", "offload"], Tag("as a word")] | Annotated[RecomputeConfig, Tag("as a table")],
-        Discriminator(
-            _word_or_table,
-            custom_error_type="word_or_table",
-            custom_error_message='use "none", "norm", "offload", or a table such as {every = 2}',
-        ),
-    ] = "none"
-    """"norm": outputs of normalisation and ReLU are computed again, which halves the activations for little time;
-    "offload": activations wait in host memory; a table: whole blocks are computed again."""
-    balance: Literal["flops", "bytes"] = "flops"
-    """What the cut into stages evens out: time, or activation memory."""
-    timeout_s: float = Field(600.0, gt=0, le=1e6)
-    """A rank silent for longer counts as lost."""
-
-    @model_validator(mode="after")
-    def numbers_fit_the_strategy(self) -> Self:
-        check_request(
-            self.resolved_strategy,
-            num_stages=self.num_stages,
-            num_microbatches=self.num_microbatches,
-            data_parallel=self.data_parallel,
-        )
-        prefix = self.recompute_rule.prefix
-        if prefix is not None and len(prefix) != self.num_stages:
-            raise ValueError(f"recompute prefix {list(prefix)} needs one entry for each of {self.num_stages} stages")
-        return self
-
-    @property
-    def resolved_strategy(self) -> str:
-        """The strategy behind an alias."""
-        return spell_out(self.strategy, num_microbatches=self.num_microbatches, data_parallel=self.data_parallel)
-
-    @property
-    def recompute_rule(self) -> Recompute:
-        if isinstance(self.recompute, str):
-            return Recompute(rest="keep" if self.recompute == "none" else self.recompute)
-        return Recompute(self.recompute.every, self.recompute.prefix, self.recompute.rest)
-
-    @property
-    def world_size(self) -> int:
-        return self.data_parallel * self.num_stages
-
-    @property
-    def batch_size(self) -> int:
-        """Tiles per optimizer step."""
-        return self.data_parallel * self.num_microbatches * self.microbatch_size
-
-
 class OptimConfig(Section):
     """`[optim]`"""
 
     name: Literal["sgd", "adamw"] = "sgd"
     lr: float = Field(0.1, gt=0)
     momentum: float = Field(0.9, ge=0, lt=1)
+    """Of `sgd`; Nesterov's."""
     weight_decay: float = Field(1e-4, ge=0)
+    decay_all: bool = False
+    """Let norms and biases decay, too; their size means nothing, so by default they do not."""
     warmup_steps: int = Field(0, ge=0, le=10**9)
-    schedule: Literal["constant", "cosine"] = "cosine"
+    """In which the learning rate rises from nothing, in even parts."""
+    schedule: Literal["constant", "cosine", "step"] = "cosine"
+    drop_at: tuple[Annotated[float, Field(gt=0, lt=1)], ...] = Field((0.5, 0.75), max_length=100)
+    """Of `step`: shares of the run after which the learning rate is multiplied by `drop_factor`."""
+    drop_factor: float = Field(0.1, gt=0, lt=1)
     clip_norm: float | None = Field(None, gt=0)
     """Largest norm of all gradients together; larger ones are scaled down to it."""
+    label_smoothing: float = Field(0.0, ge=0, lt=1)
+    """The share of each label that is spread evenly over all classes."""
+    ema_decay: float | None = Field(None, gt=0, lt=1)
+    """Average the weights over steps, w̄ ← d w̄ + (1 − d) w, and validate and package the average."""
+
+    @model_validator(mode="after")
+    def drops_rise(self) -> Self:
+        if list(self.drop_at) != sorted(set(self.drop_at)):
+            raise ValueError(f"drop_at must rise from drop to drop, got {list(self.drop_at)}")
+        return self
 
 
 class TrainConfig(Section):
@@ -159,12 +90,18 @@ class TrainConfig(Section):
     epochs: int | None = Field(None, ge=1, le=10**9)
     steps: int | None = Field(None, ge=1, le=10**9)
     """Optimizer steps in all; validation then happens once, at the end."""
+    patience: int | None = Field(None, ge=1, le=10**9)
+    """End early after so many epochs without a lower validation loss; None: never."""
+    non_finite: Literal["stop", "skip"] = "stop"
+    """What a loss or gradient that is not finite does: ends the run, or costs its step."""
     seed: int = Field(0, ge=0)
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
     """"fp16" is for GPUs without bf16; its loss scale is a power of two that follows the gradients."""
     compiled: bool = False
     """Each block of the network through torch.compile: faster on GPUs, but with other last bits, and without
     recomputation."""
+    deterministic: bool = True
+    """On GPUs, only kernels that give the same bits again. Off, they are faster; a run cannot then be repeated."""
     channels_last: bool = True
     threads: int = Field(1, ge=1, le=MAX_THREADS)
     """Of each rank, within an operation. Never the number of cores: the same recipe gives the same bits everywhere."""
@@ -173,6 +110,31 @@ class TrainConfig(Section):
     def one_length(self) -> Self:
         if (self.epochs is None) == (self.steps is None):
             raise ValueError("give exactly one of `epochs` and `steps`")
+        if self.patience is not None and self.epochs is None:
+            raise ValueError("`patience` counts epochs, and a run of `steps` is validated once; give `epochs`")
+        return self
+
+
+class CheckpointConfig(Section):
+    """`[checkpoint]`: what a run that dies goes on from. After each epoch, and every so many steps."""
+
+    every_steps: int = Field(500, ge=1, le=10**9)
+    keep: int = Field(2, ge=1, le=1000)
+    """The last ones; a run that ends well keeps none."""
+
+
+class FinetuneConfig(Section):
+    """`[finetune]`: start from weights that were trained before."""
+
+    weights: str | None = Field(None, min_length=1, max_length=4096)
+    """A model of the project by its id, or a safetensors file (relative to the project)."""
+    freeze_blocks: int = Field(0, ge=0, le=10_000)
+    """So many of the network's first blocks do not learn."""
+
+    @model_validator(mode="after")
+    def freezes_what_was_trained(self) -> Self:
+        if self.freeze_blocks and self.weights is None:
+            raise ValueError("freeze_blocks = 0 or `weights`: blocks that never learned anything cannot be frozen")
         return self
 
 
@@ -183,6 +145,10 @@ class AugmentConfig(Section):
     """The eight turns and mirrorings of a square: tissue has no up."""
     brightness: float = Field(0.0, ge=0, lt=1)
     contrast: float = Field(0.0, ge=0, lt=1)
+    saturation: float = Field(0.0, ge=0, lt=1)
+    """Colours nearer to grey or farther from it, times 1 ± this."""
+    hue: float = Field(0.0, ge=0, le=0.5)
+    """Colours turned by up to this share of the colour circle, either way."""
     stain: float = Field(0.0, ge=0, lt=1)
     """Haematoxylin, eosin and DAB, told apart in optical density, each times 1 ± this and plus or minus this: 0.05 is
     light, 0.2 is strong (Tellez et al., Medical Image Analysis 58, 2019)."""
@@ -196,6 +162,8 @@ class Recipe(Section):
     parallel: ParallelConfig = ParallelConfig()
     optim: OptimConfig = OptimConfig()
     train: TrainConfig
+    checkpoint: CheckpointConfig = CheckpointConfig()
+    finetune: FinetuneConfig = FinetuneConfig()
     augment: AugmentConfig = AugmentConfig()
 
     @model_validator(mode="after")

@@ -14,10 +14,9 @@ from torch import Tensor, nn
 from training.allocator import give_back_what_is_free
 from training.augment import normalised
 from training.errors import BadRecipeError
+from training.memory_errors import is_out_of_memory
 from training.numerics import Numerics
 
-_OUT_OF_MEMORY = ("can't allocate memory", "not enough memory", "out of memory")
-"""What torch says where it has no error class for it: on a CPU, and of what a TorchScript file runs into."""
 LOOK_AT_MEMORY_EVERY = 64
 """Batches on a CPU."""
 
@@ -187,12 +186,6 @@ class ForwardOnly:
         for view in self.views[1:]:
             total_nk = total_nk + self.probabilities(self.network(_viewed(images_nchw, *view)))
         return total_nk / len(self.views)
-
-
-def is_out_of_memory(error: Exception) -> bool:
-    """Whether a network failed because there was too little memory for the batch."""
-    words = str(error)
-    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or any(said in words for said in _OUT_OF_MEMORY)
 
 
 def _viewed(images_nchw: Tensor, quarter_turns: int, mirrored: bool) -> Tensor:

@@ -6,8 +6,10 @@ from io import BytesIO
 
 import matplotlib
 import numpy as np
+import torch
 from numpy.typing import NDArray
-from sklearn.metrics import confusion_matrix, log_loss, roc_auc_score
+from sklearn.metrics import confusion_matrix, log_loss
+from torchmetrics.functional import classification
 
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
@@ -18,24 +20,46 @@ Probabilities = NDArray[np.float32]
 
 
 def classification_metrics(labels: NDArray[np.int64], probabilities_nk: Probabilities) -> dict[str, float]:
-    """Loss, accuracy, balanced accuracy and area under the ROC curve (one against the rest, classes weighted equally).
+    """Loss, accuracy, balanced accuracy, F1, area under the ROC curve and calibration error of some predictions.
 
-    AUC is left out where it is not defined: when a class does not occur.
+    F1 and area are means over classes, each against the rest. The calibration error is the mean distance of confidence
+    and accuracy over 15 bins (Guo et al., ICML 2017). The area is left out where it is not defined: when a class does
+    not occur.
     """
     predicted = probabilities_nk.argmax(1)
     exact = probabilities_nk.astype(np.float64)
     exact /= exact.sum(1, keepdims=True)  # float32 rows miss 1 by more than scikit-learn allows
     num_classes = probabilities_nk.shape[1]
     present = np.unique(labels)
+    given, said = torch.from_numpy(exact), torch.from_numpy(labels)
     metrics = {
         "loss": float(log_loss(labels, exact, labels=range(num_classes))),
         "accuracy": float((predicted == labels).mean()),
         "balanced_accuracy": float(np.mean([(predicted[labels == k] == k).mean() for k in present])),
+        "f1": float(classification.multiclass_f1_score(given, said, num_classes=num_classes, average="macro")),
+        "calibration_error": float(classification.multiclass_calibration_error(given, said, num_classes=num_classes)),
     }
     if len(present) == num_classes:
-        areas = [roc_auc_score(labels == k, probabilities_nk[:, k]) for k in range(num_classes)]
-        metrics["auc"] = float(np.mean(areas))
+        metrics["auc"] = float(classification.multiclass_auroc(given, said, num_classes=num_classes, average="macro"))
     return {name: value for name, value in metrics.items() if np.isfinite(value)}
+
+
+def slide_metrics(
+    labels: NDArray[np.int64], probabilities_nk: Probabilities, slides: NDArray[np.str_]
+) -> dict[str, float]:
+    """Accuracy, balanced accuracy and area of whole slides, by the mean of their tiles' probabilities.
+
+    Only slides whose tiles all have one label have a label themselves; nothing is said where there are fewer than two.
+    """
+    names, first, index = np.unique(slides, return_index=True, return_inverse=True)
+    is_one = np.array([(labels[index == slide] == labels[at]).all() for slide, at in enumerate(first)])
+    if is_one.sum() < 2:
+        return {}
+    sums = np.zeros((len(names), probabilities_nk.shape[1]))
+    np.add.at(sums, index, probabilities_nk)
+    means = (sums / np.bincount(index)[:, None])[is_one].astype(np.float32)
+    found = classification_metrics(labels[first][is_one], means)
+    return {f"slide_{name}": found[name] for name in ("accuracy", "balanced_accuracy", "auc") if name in found}
 
 
 def confusion_image(

@@ -22,7 +22,12 @@ FIGURES = {
     "loss": "loss (cross-entropy)",
     "accuracy": "accuracy",
     "balanced_accuracy": "balanced accuracy (mean of the classes' recalls)",
+    "f1": "F1 (mean of the classes)",
     "auc": "AUC (each class against the rest, mean)",
+    "calibration_error": "calibration error (15 bins)",
+    "slide_accuracy": "accuracy of slides (mean of their tiles)",
+    "slide_balanced_accuracy": "balanced accuracy of slides",
+    "slide_auc": "AUC of slides",
 }
 """Names of `training.metrics` for people."""
 

@@ -1,4 +1,4 @@
-"""From a recipe to the engine's plan: network, optimizer, loss, cuts."""
+"""From a recipe to the engine's plan: network, costs, cuts."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from training.config import ModelConfig, OptimConfig, Recipe
+from training.config import ModelConfig, Recipe
 from training.engine.partition import BlockCost, block_costs
 from training.engine.plan import Plan, make_plan
 from training.models.build import build_blocks
+from training.optimisation import make_optimizer
 
 PREFETCH = 2
 """Micro-batches that are read and augmented, in as many threads, while others are computed."""
@@ -62,13 +63,14 @@ def plan_of(
         seed=train.seed,
         prefetch=PREFETCH,
         compiled=train.compiled,
+        deterministic=train.deterministic,
         device=device,
     )
 
 
 @dataclass(frozen=True)
 class EmptyBatch:
-    """Micro-batches of tiles that nobody reads: what `predict_memory` wants of a batch for `cross_entropy`."""
+    """Micro-batches of tiles that nobody reads: what `predict_memory` wants of a batch for a recipe's loss."""
 
     num_microbatches: int
     microbatch_size: int
@@ -85,21 +87,3 @@ class EmptyBatch:
     def targets(self, microbatch: int) -> Tensor:
         """int64 (microbatch_size,), all of the first class."""
         return torch.zeros(self.microbatch_size, dtype=torch.int64)
-
-
-def cross_entropy(outputs_nk: Tensor, labels_n: Tensor) -> Tensor:
-    """The loss of all recipes: the sum over tiles."""
-    return nn.functional.cross_entropy(outputs_nk.float(), labels_n.to(outputs_nk.device), reduction="sum")
-
-
-def make_optimizer(weights: Sequence[tuple[str, nn.Parameter]], config: OptimConfig) -> torch.optim.Optimizer:
-    """The optimizer of some weights, given with their names."""
-    if config.name == "sgd":
-        return torch.optim.SGD(
-            list(weights),
-            lr=config.lr,
-            momentum=config.momentum,
-            weight_decay=config.weight_decay,
-            nesterov=config.momentum > 0,
-        )
-    return torch.optim.AdamW(list(weights), lr=config.lr, weight_decay=config.weight_decay)

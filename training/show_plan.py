@@ -26,7 +26,8 @@ from training.engine.recompute import Recompute
 from training.engine.schedule import STRATEGIES, Schedule, build_schedule
 from training.engine.simulate import StageCost, simulate, stage_costs
 from training.errors import BadRecipeError, GemslideError
-from training.parallel_plan import EmptyBatch, blocks_of, costs_of, cross_entropy, plan_of
+from training.optimisation import cross_entropy
+from training.parallel_plan import EmptyBatch, blocks_of, costs_of, plan_of
 from training.preflight import dataset_error
 from training.tile_dataset import find_source, open_source
 

@@ -1,4 +1,4 @@
-"""The tiles of one optimizer step as the engine asks for them: micro-batch by micro-batch, where they are needed."""
+"""Tiles of a step, or of a validation, as the engine asks for them: by micro-batch, where they are needed."""
 
 from __future__ import annotations
 
@@ -21,27 +21,35 @@ class TileBatch:
     source: TileSource
     indices: Indices
     microbatch_size: int
-    step: int
-    seed: int
-    augmentation: AugmentConfig
     pool: ThreadPoolExecutor
+    augmentation: AugmentConfig | None = None
+    """None: tiles as they are."""
+    seed: int = 0
+    epoch: int = 0
+    first_sample: int = 0
+    """Place of the first tile in the order of the epoch."""
 
     @property
     def shapes(self) -> list[tuple[int, ...]]:
         """Of the network's input: (tiles, 3, side, side)."""
         side = self.source.tile_px
-        return [(len(self._part(k)), 3, side, side) for k in range(-(-len(self.indices) // self.microbatch_size))]
+        return [(len(self.part(k)), 3, side, side) for k in range(-(-len(self.indices) // self.microbatch_size))]
 
     def inputs(self, microbatch: int) -> Tensor:
         """uint8 (tiles, side, side, 3), which the engine makes ready on its device (`training.augment.normalised`)."""
-        chosen = self._part(microbatch)
+        chosen = self.part(microbatch)
         tiles = read_tiles(self.source, chosen, self.pool)
-        return torch.from_numpy(augment(tiles, chosen, step=self.step, seed=self.seed, config=self.augmentation))
+        if self.augmentation is not None:
+            first = self.first_sample + microbatch * self.microbatch_size
+            samples = range(first, first + len(chosen))
+            tiles = augment(tiles, samples, epoch=self.epoch, seed=self.seed, config=self.augmentation)
+        return torch.from_numpy(tiles)
 
     def targets(self, microbatch: int) -> Tensor:
         """int64 (tiles,)."""
-        return torch.from_numpy(np.ascontiguousarray(self.source.labels[self._part(microbatch)]))
+        return torch.from_numpy(np.ascontiguousarray(self.source.labels[self.part(microbatch)]))
 
-    def _part(self, microbatch: int) -> Indices:
+    def part(self, microbatch: int) -> Indices:
+        """Which tiles a micro-batch holds."""
         start = microbatch * self.microbatch_size
         return self.indices[start : start + self.microbatch_size]

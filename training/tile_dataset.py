@@ -137,10 +137,15 @@ class BatchPlan:
 
     def batch(self, step: int) -> Indices:
         """Tile indices of an optimizer step, counted from 0 over the whole run; int64, batch_size of them or fewer."""
-        epoch, within = divmod(step, self.steps_per_epoch)
+        epoch, first = self.place(step)
         if epoch != self._epoch:  # for a million tiles an order takes as long as a step
             self._epoch, self._tiles = epoch, self._order(epoch)
-        return self._tiles[within * self._batch_size : (within + 1) * self._batch_size]
+        return self._tiles[first : first + self._batch_size]
+
+    def place(self, step: int) -> tuple[int, int]:
+        """The epoch of a step, and the place of its first tile in that epoch's order; both from 0."""
+        epoch, within = divmod(step, self.steps_per_epoch)
+        return epoch, within * self._batch_size
 
     def _order(self, epoch: int) -> Indices:
         random = np.random.default_rng((self._seed, epoch))

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from training.augment import augment, normalised, to_input
+from training.augment import augment, change_colours, normalised, to_input
 from training.config import AugmentConfig
 from training.errors import BadRecipeError, EmptyTableError
 from training.tile_batch import TileBatch
@@ -82,11 +82,11 @@ def test_a_tile_is_augmented_the_same_wherever_it_is_read():
         tiles = read_tiles(Source(), indices, pool)
     config = AugmentConfig(brightness=0.1, contrast=0.2)
 
-    together = augment(tiles, indices, step=5, seed=0, config=config)
-    alone = augment(tiles[1:2], indices[1:2], step=5, seed=0, config=config)
+    together = augment(tiles, indices, epoch=5, seed=0, config=config)
+    alone = augment(tiles[1:2], indices[1:2], epoch=5, seed=0, config=config)
 
     assert np.array_equal(together[1], alone[0])
-    assert not np.array_equal(together, augment(tiles, indices, step=6, seed=0, config=config))
+    assert not np.array_equal(together, augment(tiles, indices, epoch=6, seed=0, config=config))
 
 
 @pytest.fixture
@@ -98,10 +98,11 @@ def uneven():
             source,
             np.array([3, 8, 21, 0, 5, 29, 11, 12, 1, 25, 7]),
             microbatch_size=4,
-            step=6,
-            seed=2,
-            augmentation=AugmentConfig(brightness=0.1, stain=0.2),
             pool=pool,
+            augmentation=AugmentConfig(brightness=0.1, stain=0.2),
+            seed=2,
+            epoch=6,
+            first_sample=22,
         )
 
 
@@ -126,10 +127,61 @@ def test_microbatches_are_the_whole_batch_cut_up(uneven):
     assert torch.equal(torch.cat([uneven.targets(k) for k in range(3)]), whole.targets(0))
 
 
+def test_batches_of_another_size_see_the_same_tiles_changed_in_the_same_ways():
+    """The look of a tile depends on its place in the epoch's order, not on which batch it comes in."""
+    source = Source()
+
+    def epoch_of(batch_size):
+        plan = BatchPlan(source, batch_size=batch_size, seed=1, balance=False)
+        with ThreadPoolExecutor(2) as pool:
+            batches = []
+            for step in range(plan.steps_per_epoch):
+                epoch, first = plan.place(step)
+                batches.append(
+                    TileBatch(
+                        source, plan.batch(step), batch_size, pool, augmentation=AugmentConfig(hue=0.1),
+                        seed=1, epoch=epoch, first_sample=first,
+                    )
+                )  # fmt: skip
+            return torch.cat([batch.inputs(0) for batch in batches])
+
+    assert torch.equal(epoch_of(4), epoch_of(7))
+
+
+def test_a_tile_that_is_drawn_twice_in_an_epoch_is_changed_in_two_ways():
+    source = Source()
+    with ThreadPoolExecutor(2) as pool:
+        twice = TileBatch(source, np.array([3, 3]), 2, pool, augmentation=AugmentConfig(brightness=0.3), seed=0)
+
+        first, second = twice.inputs(0)
+
+    assert not torch.equal(first, second)
+
+
+def test_a_batch_without_augmentation_gives_tiles_as_they_are():
+    source = Source()
+    with ThreadPoolExecutor(2) as pool:
+        plain = TileBatch(source, np.array([3, 8]), 2, pool)
+
+        assert np.array_equal(plain.inputs(0).numpy(), np.stack([source.read(3), source.read(8)]))
+
+
+def test_turned_colours_come_back_when_they_are_turned_back_and_grey_stays_grey():
+    tile = Source().read(4)
+    grey = np.full((6, 6, 3), 131, np.uint8)
+
+    assert np.array_equal(change_colours(grey, 1.4, 0.3), grey)
+    assert np.abs(change_colours(change_colours(tile, 1.0, 0.25), 1.0, -0.25).astype(int) - tile).max() <= 2
+    assert np.array_equal(change_colours(tile, 1.0, 1.0), change_colours(tile, 1.0, 0.0))
+    assert not np.array_equal(change_colours(tile, 1.0, 0.25), tile)
+    pale = change_colours(tile, 0.0, 0.0)
+    assert (pale.max(-1) == pale.min(-1)).all()
+
+
 def test_flips_only_move_pixels():
     tiles = Source().read(0)[None]
 
-    turned = augment(tiles, np.array([0]), step=1, seed=2, config=AugmentConfig())
+    turned = augment(tiles, np.array([0]), epoch=1, seed=2, config=AugmentConfig())
 
     assert sorted(map(tuple, turned.reshape(-1, 3))) == sorted(map(tuple, tiles.reshape(-1, 3)))
 
@@ -152,7 +204,7 @@ def test_stain_changes_keep_glass_white_and_darken_or_lighten_each_channel():
     tile = np.full((1, 4, 4, 3), (120, 160, 200), np.uint8)
     tile[0, 0, 0] = 255
 
-    changed = augment(tile, np.array([7]), step=0, seed=0, config=AugmentConfig(flips=False, stain=0.3))
+    changed = augment(tile, np.array([7]), epoch=0, seed=0, config=AugmentConfig(flips=False, stain=0.3))
 
     assert (changed[0, 0, 0] == 255).all()
     assert len({int(d) for d in (changed[0, 2, 2].astype(int) - tile[0, 2, 2])}) > 1

@@ -14,7 +14,8 @@ from training.engine.partition import BlockCost
 from training.engine.ranks import alone
 from training.errors import BadRecipeError
 from training.models.build import build_blocks
-from training.parallel_plan import blocks_of, cross_entropy, plan_of
+from training.optimisation import cross_entropy
+from training.parallel_plan import blocks_of, plan_of
 from training.show_plan import least_memory, show_plan
 
 RECIPE = """

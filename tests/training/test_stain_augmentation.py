@@ -72,8 +72,8 @@ def test_tiles_of_one_colour_stay_of_one_colour(grey):
 def test_the_same_tile_at_the_same_step_changes_the_same_way(tile):
     tiles, config = np.stack([tile, tile]), AugmentConfig(flips=False, stain=0.2)
 
-    first, second = augment(tiles, np.array([3, 4]), step=5, seed=0, config=config)
-    alone = augment(tiles[:1], np.array([4]), step=5, seed=0, config=config)[0]
+    first, second = augment(tiles, np.array([3, 4]), epoch=5, seed=0, config=config)
+    alone = augment(tiles[:1], np.array([4]), epoch=5, seed=0, config=config)[0]
 
     assert not np.array_equal(first, second)
     assert np.array_equal(second, alone)
@@ -82,7 +82,7 @@ def test_the_same_tile_at_the_same_step_changes_the_same_way(tile):
 def test_light_augmentation_changes_less_than_strong(tile):
     def change(strength):
         config = AugmentConfig(flips=False, stain=strength)
-        looks = augment(np.stack([tile] * 8), np.arange(8), step=0, seed=0, config=config)
+        looks = augment(np.stack([tile] * 8), np.arange(8), epoch=0, seed=0, config=config)
         return np.abs(looks.astype(float) - tile).mean()
 
     assert 0.5 < change(0.05) < change(0.2) / 2 < 40

@@ -10,13 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from training.errors import ImplausibleOutputError, UnreadableError
+from training.memory_errors import is_out_of_memory
 from training.networks.onnx_checks import OnnxFacts, check_onnx, onnx_module
 
 _ERRORS_ONLY = 4
 """onnxruntime's level of its own log: what goes wrong is raised, and said once."""
 _CUDA, _ON_CPU = "CUDAExecutionProvider", ("CPUExecutionProvider",)
-_OUT_OF_MEMORY = ("failed to allocate memory", "bad allocation", "bad_alloc", "out of memory")
-"""What onnxruntime's own errors say, which have no class for it."""
 
 
 class OnnxNetwork(nn.Module):
@@ -62,7 +61,7 @@ class OnnxNetwork(nn.Module):
         try:
             (outputs,) = self._session.run(None, {self._facts.input_name: images_nchw})
         except (state.Fail, state.InvalidArgument, state.RuntimeException, RuntimeError) as error:
-            if any(said in str(error).lower() for said in _OUT_OF_MEMORY):
+            if is_out_of_memory(error):
                 raise MemoryError(str(error)) from error
             raise ImplausibleOutputError(
                 f"{self._where}: onnxruntime cannot run it on {len(images_nchw)} tiles of {images_nchw.shape[2]} px "

@@ -1,0 +1,55 @@
+"""The same training on other numbers of ranks."""
+
+from __future__ import annotations
+
+import pytest
+
+from training.config_parallel import ParallelConfig
+from training.elastic import spread_over
+
+HYBRID = ParallelConfig(strategy="hybrid", num_stages=2, num_microbatches=4, microbatch_size=3, data_parallel=2)
+
+
+@pytest.mark.parametrize(
+    ("num_ranks", "strategy", "num_stages", "num_microbatches", "data_parallel"),
+    [
+        (4, "hybrid", 2, 4, 2),
+        (2, "master", 2, 8, 1),
+        (1, "single", 1, 8, 1),
+        (8, "master", 2, 2, 4),
+        (6, "master", 3, 4, 2),
+        (5, "master", 5, 8, 1),
+    ],
+)
+def test_any_number_of_ranks_has_the_same_batch_and_micro_batches(
+    num_ranks, strategy, num_stages, num_microbatches, data_parallel
+):
+    spread = spread_over(HYBRID, num_ranks)
+
+    found = (spread.strategy, spread.num_stages, spread.num_microbatches, spread.data_parallel)
+    assert found == (strategy, num_stages, num_microbatches, data_parallel)
+    assert spread.world_size == num_ranks
+    assert (spread.batch_size, spread.microbatch_size) == (HYBRID.batch_size, HYBRID.microbatch_size)
+
+
+def test_chimera_on_an_odd_number_of_stages_is_1f1b():
+    chimera = ParallelConfig(strategy="chimera", num_stages=4, num_microbatches=4)
+
+    assert spread_over(chimera, 5).strategy == "1f1b"
+    assert spread_over(chimera, 6).strategy == "chimera"
+
+
+def test_ranks_that_cannot_share_out_the_micro_batches_evenly_hold_stages_instead():
+    alone = ParallelConfig(strategy="ddp", num_microbatches=1, microbatch_size=2, data_parallel=4)
+
+    assert spread_over(alone, 2).strategy == "single"
+    spread = spread_over(alone, 3)
+    assert (spread.strategy, spread.num_stages, spread.num_microbatches) == ("mp-basic", 3, 4)
+
+
+def test_a_prefix_names_stages_and_cannot_be_elastic():
+    with pytest.raises(ValueError, match="with elastic their number may change"):
+        ParallelConfig(
+            strategy="master", num_stages=2, num_microbatches=2, elastic=True,
+            recompute={"every": 2, "prefix": [1, 0]},
+        )  # fmt: skip

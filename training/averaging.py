@@ -1,0 +1,57 @@
+"""The average of the weights over the steps of a run (exponential: w̄ ← d w̄ + (1 − d) w), kept by those who own them.
+
+Running statistics are averaged with the weights that they belong to. While a run is young the decay is lower,
+(1 + steps) / (10 + steps), so that the first weights, which are noise, are soon forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+
+class WeightAverage:
+    """Of the tensors that one rank speaks for (`Engine.own_state`)."""
+
+    def __init__(self, own: Mapping[str, Tensor], decay: float) -> None:
+        """Begin with the tensors as they are.
+
+        Args:
+            own: the live weights and buffers.
+            decay: of the average, in the long run.
+        """
+        self._decay = decay
+        self._live = dict(own)
+        self._average = {name: tensor.detach().clone() for name, tensor in own.items()}
+        floating = [name for name, tensor in own.items() if tensor.is_floating_point()]
+        self._pairs = [self._average[name] for name in floating], [self._live[name] for name in floating]
+        self._counts = [name for name in own if name not in set(floating)]
+
+    def update(self, num_steps: int) -> None:
+        """Take in the weights after `num_steps` steps of the run."""
+        decay = min(self._decay, (1 + num_steps) / (10 + num_steps))
+        average, live = self._pairs
+        if average:
+            # Each product on its own: a fused one has other bits where a row ends than in its middle.
+            torch._foreach_mul_(average, decay)
+            torch._foreach_add_(average, torch._foreach_mul(live, 1 - decay))
+        for name in self._counts:
+            self._average[name].copy_(self._live[name])
+
+    def own(self) -> Mapping[str, Tensor]:
+        """The average, named as the live tensors are."""
+        return self._average
+
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        """Go on from an average that was saved; `state` may hold more.
+
+        Raises:
+            ValueError: a tensor is missing, or of another shape.
+        """
+        for name, tensor in self._average.items():
+            if name not in state or state[name].shape != tensor.shape:
+                raise ValueError(f"the average of {name} is missing, or of another shape")
+        for name, tensor in self._average.items():
+            tensor.copy_(state[name])

@@ -1,0 +1,48 @@
+"""The same training on another number of ranks: the same batch and micro-batches, so the same weights, bit for bit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from training.config_parallel import ParallelConfig
+
+
+def spread_over(parallel: ParallelConfig, num_ranks: int) -> ParallelConfig:
+    """`parallel` for so many ranks: as many stages as it says where that fits, else the nearest number that does.
+
+    More stages come before fewer ones, which take more memory on each rank. One group of all ranks always fits.
+
+    Args:
+        num_ranks: 1 or more.
+    """
+    if parallel.world_size == num_ranks:
+        return parallel
+    microbatches = parallel.data_parallel * parallel.num_microbatches
+    num_stages = next(
+        stages for stages in _by_preference(parallel.num_stages, num_ranks) if microbatches % (num_ranks // stages) == 0
+    )
+    groups = num_ranks // num_stages
+    return ParallelConfig.model_validate(
+        {
+            **parallel.model_dump(),
+            "strategy": _strategy(parallel, num_stages),
+            "num_stages": num_stages,
+            "data_parallel": groups,
+            "num_microbatches": microbatches // groups,
+        }
+    )
+
+
+def _by_preference(wanted: int, num_ranks: int) -> Iterator[int]:
+    divisors = [number for number in range(1, num_ranks + 1) if num_ranks % number == 0]
+    yield from (number for number in divisors if number >= wanted)
+    yield from (number for number in reversed(divisors) if number < wanted)
+
+
+def _strategy(parallel: ParallelConfig, num_stages: int) -> str:
+    name = parallel.resolved_strategy
+    if num_stages == 1:
+        return "single"
+    if name == "single":
+        return "mp-basic"
+    return "1f1b" if name == "chimera" and num_stages % 2 else name

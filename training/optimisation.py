@@ -1,0 +1,62 @@
+"""How weights learn: the optimizer and its groups, the learning rate by step, the loss."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+
+from training.config import OptimConfig
+from training.engine.executor import Loss
+
+
+def make_optimizer(weights: Sequence[tuple[str, nn.Parameter]], config: OptimConfig) -> torch.optim.Optimizer:
+    """The optimizer of some weights, given with their names; the rule treats each weight on its own.
+
+    Norms' scales and shifts and biases, which have one dimension, do not decay, unless the recipe says so.
+    """
+    decaying = [(name, weight) for name, weight in weights if config.decay_all or weight.ndim > 1]
+    others = [(name, weight) for name, weight in weights if not (config.decay_all or weight.ndim > 1)]
+    groups = [
+        {"params": named, "weight_decay": decay}
+        for named, decay in ((decaying, config.weight_decay), (others, 0.0))
+        if named
+    ]
+    if config.name == "sgd":
+        return torch.optim.SGD(groups, lr=config.lr, momentum=config.momentum, nesterov=config.momentum > 0)
+    return torch.optim.AdamW(groups, lr=config.lr)
+
+
+def rate_at(step: int, num_steps: int, config: OptimConfig) -> float:
+    """The learning rate of a step as a share of the full one: a rise in even parts, then what `schedule` says.
+
+    "cosine" falls in a half wave to zero (Loshchilov and Hutter, ICLR 2017); "step" by `drop_factor` at each share of
+    the run in `drop_at`.
+    """
+    if step < config.warmup_steps:
+        return (step + 1) / config.warmup_steps
+    if config.schedule == "constant":
+        return 1.0
+    if config.schedule == "step":
+        return config.drop_factor ** sum(step >= share * num_steps for share in config.drop_at)
+    done = (step - config.warmup_steps) / max(1, num_steps - config.warmup_steps)
+    return 0.5 * (1 + math.cos(math.pi * done))
+
+
+def cross_entropy(outputs_nk: Tensor, labels_n: Tensor, *, label_smoothing: float = 0.0) -> Tensor:
+    """The loss of all recipes: the sum over tiles.
+
+    Args:
+        label_smoothing: the share of each label that is spread evenly over all classes (Szegedy et al., CVPR 2016).
+    """
+    return nn.functional.cross_entropy(
+        outputs_nk.float(), labels_n.to(outputs_nk.device), reduction="sum", label_smoothing=label_smoothing
+    )
+
+
+def loss_of(config: OptimConfig) -> Loss:
+    """The loss that a recipe asks for."""
+    return partial(cross_entropy, label_smoothing=config.label_smoothing) if config.label_smoothing else cross_entropy
