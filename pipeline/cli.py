@@ -215,12 +215,13 @@ def train(
         int | None,
         typer.Option(min=1, help="Threads of each rank; part of the result's bits.", show_default="the recipe's"),
     ] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Begin anew, whatever checkpoints there are.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Train a recipe on its tile set; several ranks share one model."""
+    """Train a recipe on its tile set; several ranks share one model. A run that died goes on at its last checkpoint."""
     from pipeline.verbs.train import run_train
 
-    run_train(recipe, project, nproc=nproc, threads=threads, as_json=as_json)
+    run_train(recipe, project, nproc=nproc, threads=threads, fresh=fresh, as_json=as_json)
 
 
 @cli.command()

@@ -28,11 +28,14 @@ class TrainingResult:
     last: str
 
 
-def train(recipe: Path, project: Path, num_ranks: int, *, threads: int | None = None) -> TrainingResult:
+def train(
+    recipe: Path, project: Path, num_ranks: int, *, threads: int | None = None, fresh: bool = False
+) -> TrainingResult:
     """Train a recipe and wait for it; its progress goes to this process's standard error.
 
     Args:
         threads: of each rank, within an operation; None: what the recipe says.
+        fresh: begin anew where there are checkpoints of the run.
 
     Raises:
         GemslideError: with the code of whatever the check before the start found.
@@ -43,6 +46,7 @@ def train(recipe: Path, project: Path, num_ranks: int, *, threads: int | None = 
     with tempfile.TemporaryDirectory(prefix="gemslide-") as folder:
         models_json = Path(folder) / "models.json"
         arguments = [str(recipe), "--project", str(project), "--models-json", str(models_json), *given]
+        arguments += ["--fresh"] if fresh else []
         launcher = ["-m", "training.local_ranks", f"--nproc-per-node={num_ranks}"]
         module = ["-m", "training.train"]
         command = [sys.executable, *(launcher if num_ranks > 1 else []), *module, *arguments]

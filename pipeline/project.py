@@ -61,6 +61,11 @@ class Project:
         return self.root / "models"
 
     @property
+    def checkpoints_dir(self) -> Path:
+        """What trainings that died go on from: written and read by training alone."""
+        return self.root / "checkpoints"
+
+    @property
     def results_dir(self) -> Path:
         return self.root / "results"
 
@@ -132,6 +137,7 @@ class Project:
             *(self.tiles_dir, self.models_dir, self.runs_dir, self.jobs_dir),
             *(self.results_dir, self.slides_dir, self.cache_dir),
         ]
+        folders += _folders_in(self.checkpoints_dir)
         for model_results in _folders_in(self.results_dir):
             folders += [model_results, *_folders_in(model_results)]
         for store in _folders_in(self.slides_dir):

@@ -54,6 +54,8 @@ class PackageContent:
     data: DataFacts | None = None
     intervals: Intervals | None = None
     """Of `metrics`."""
+    start: str | None = None
+    """What it started from, for people; None: fresh weights."""
 
 
 def write_packages(models_dir: Path, packages: Sequence[tuple[dict[str, Tensor], PackageContent]]) -> list[str]:
@@ -141,8 +143,10 @@ def _card_content(model_id: str, content: PackageContent) -> CardContent:
         trained=[
             f"Run `{content.run_id}`, recipe `{content.recipe_name}`, seed {train.seed}: {length}, {train.precision}; "
             f"this is the {content.which} epoch, number {content.epoch}.",
-            f"{optim.name}, learning rate {optim.lr:g} ({optim.schedule}), weight decay {optim.weight_decay:g}, "
-            f"batches of {content.recipe.parallel.batch_size} tiles.",
+            f"{optim.name}, learning rate {optim.lr:g} ({optim.schedule}), weight decay {optim.weight_decay:g}"
+            f"{'' if optim.decay_all else ' (none of norms and biases)'}, "
+            f"batches of {content.recipe.parallel.batch_size} tiles{_further(content.recipe)}.",
+            *([f"It {content.start}."] if content.start else []),
             f"Augmentation: {augment or 'none'}.",
             f"Strategy {plan['strategy']} (stages: {plan['num_stages']}; micro-batches: {plan['num_microbatches']}, "
             f"each of {content.recipe.parallel.microbatch_size} tiles).",
@@ -150,6 +154,16 @@ def _card_content(model_id: str, content: PackageContent) -> CardContent:
             "taken from and divided out of every tile.",
         ],
     )
+
+
+def _further(recipe: Recipe) -> str:
+    """What else weights learned by, where the recipe asks for it."""
+    optim = recipe.optim
+    said = {
+        "labels smoothed by": optim.label_smoothing, "weights averaged with decay": optim.ema_decay,
+        "gradients clipped to a norm of": optim.clip_norm,
+    }  # fmt: skip
+    return "".join(f"; {words} {value:g}" for words, value in said.items() if value)
 
 
 def _word(value: object) -> str:

@@ -15,10 +15,12 @@ from pathlib import Path
 import torch
 
 from training.config import Recipe, find_recipe, load_recipe
+from training.elastic import spread_over
 from training.engine.partition import partition
 from training.errors import BadRecipeError, GemslideError, WrongWorldSizeError
 from training.foundation.settings import replace
 from training.parallel_plan import blocks_of, plan_of
+from training.start_weights import StartWeights, find_start
 from training.tile_dataset import TileSource, check_enough, find_source, labelled, open_source
 
 RECIPE_NAME = r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,54}"
@@ -32,6 +34,8 @@ class Checked:
     recipe: Recipe
     recipe_path: Path
     source: TileSource
+    start: StartWeights | None = None
+    """None: fresh weights."""
 
 
 def check_run(recipe_name: Path, project_dir: Path, world_size: int, *, threads: int | None = None) -> Checked:
@@ -51,12 +55,15 @@ def check_run(recipe_name: Path, project_dir: Path, world_size: int, *, threads:
             f"{path.name}: the recipe's name becomes part of the model's. Rename the file to 1 to 55 letters, digits, "
             "dots, underscores or hyphens, not starting with a dot."
         )
+    if recipe.parallel.elastic:
+        recipe = recipe.model_copy(update={"parallel": spread_over(recipe.parallel, world_size)})
     parallel = recipe.parallel
     if parallel.world_size != world_size:
         raise WrongWorldSizeError(
             f"{path.name}: {parallel.strategy} with num_stages = {parallel.num_stages} and data_parallel = "
             f"{parallel.data_parallel} needs {parallel.world_size} ranks, but {world_size} are started. Give `--nproc "
-            f"{parallel.world_size}` (torchrun: --nproc-per-node), or change [parallel]."
+            f"{parallel.world_size}` (torchrun: --nproc-per-node), or change [parallel] (`elastic = true` takes "
+            "any number that gives the same result)."
         )
     source = open_source(recipe.data, project_dir)
     check_enough(source, parallel.batch_size, recipe.model.num_classes, recipe.data.tile_set)
@@ -68,7 +75,8 @@ def check_run(recipe_name: Path, project_dir: Path, world_size: int, *, threads:
             plan_of(recipe, blocks, source.tile_px, torch.device("cpu"))
     except ValueError as error:
         raise BadRecipeError(f"{path.name}, tile set {recipe.data.tile_set!r}: {error}.") from error
-    return Checked(recipe, path, source)
+    start = find_start(recipe.finetune, blocks, source.classes, project_dir)
+    return Checked(recipe, path, source, start)
 
 
 def dataset_error(recipe_name: Path) -> type[Exception]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -10,27 +10,34 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from training.engine.engine import StepResult
 from training.event_file import EventFile
 from training.foundation.progress import Advance, bar
 from training.foundation.publish import explain_unwritable
-from training.foundation.run_record import RunRecord, recorded
+from training.foundation.run_record import RunRecord, new_run_id, recorded
+from training.resuming import Resumed
+from training.start_weights import StartWeights
 
 VERSIONED = ("gemslide", "torch", "numpy", "zarr", "imagecodecs", "safetensors")
 
 
 @contextmanager
 def run_log(
-    project_dir: Path, *, settings: dict[str, Any], inputs: list[dict[str, str]], num_steps: int, **extra: Any
-) -> Iterator[RunLog]:
+    project_dir: Path, *, run_id: str | None = None, settings: dict[str, Any], inputs: list[dict[str, str]],
+    num_steps: int, **extra: Any,
+) -> Iterator[RunLog]:  # fmt: skip
     """The log of a run for as long as the block lasts; its record is written however the block ends.
 
     Args:
+        run_id: None: a new one.
         extra: what else stands in the record, by its key.
 
     Raises:
         DiskFullError: no room for it, or no permission; while the run goes on, too.
     """
-    record = RunRecord("train", settings, inputs=inputs, versioned=VERSIONED, extra={**extra, "epochs": []})
+    record = RunRecord(
+        "train", settings, run_id or new_run_id(), inputs=inputs, versioned=VERSIONED, extra={**extra, "epochs": []}
+    )
     events_dir = project_dir / "runs" / "tensorboard" / record.run_id
     with (
         recorded(record, project_dir / "runs"), record.phase("total"),
@@ -58,40 +65,74 @@ class RunLog:
     def __init__(self, record: RunRecord, events: EventFile, events_dir: Path, advance: Advance):
         self.run_id = record.run_id
         self._record, self._events, self._events_dir, self._advance = record, events, events_dir, advance
+        self._loss = float("nan")
 
     def expect(self, num_steps: int) -> None:
         """How many steps there will be, for whoever looks on."""
         self._scalars({"train/num_steps": num_steps}, 0)
 
+    def begin(self, resumed: Resumed, start: StartWeights | None) -> None:
+        """Where the run begins: with fresh weights, with those of another run, or where it was when it died."""
+        if start:
+            self._record.extra["start"] = start.as_json()
+            self._advance.say(f"{start}")
+        for complaint in resumed.said.get("complaints", ()):
+            self._advance.say(f"warning: {complaint}")
+        if resumed.said:
+            self._record.extra["resumed"] = resumed.said
+        if resumed.state.steps_done:
+            self._record.extra["epochs"] = [dict(line) for line in resumed.state.epochs]
+            self._advance(resumed.state.steps_done)
+            self._advance.say(f"going on after step {resumed.state.steps_done}, from {resumed.said['checkpoint']}")
+            for key, (before, now) in resumed.said["differs"].items():
+                self._advance.say(
+                    f"warning: {key} was {before} and is {now}: the weights will not be bit for bit those of an "
+                    "unbroken run"
+                )
+
     def step(
-        self, step: int, *, loss: float, lr: float, gradient_norm: float | None, num_tiles: int, seconds: float
+        self, step: int, result: StepResult | None, *, lr: float, num_tiles: int, seconds: float, memory: int
     ) -> None:
-        """One optimizer step."""
+        """One optimizer step; without a result where it was skipped."""
         self._record.add_seconds("train", seconds)
-        values = {"train/loss": loss, "train/lr": lr, "train/tiles_per_s": num_tiles / seconds}
-        if gradient_norm is not None:
-            values["train/gradient_norm"] = gradient_norm
+        values = {"train/lr": lr, "train/tiles_per_s": num_tiles / seconds}
+        if result is None:
+            self._record.extra["skipped_steps"] = [*self._record.extra.get("skipped_steps", []), step]
+            self._advance.say(f"warning: step {step} was not finite and was skipped")
+        else:
+            values |= {"train/loss": result.loss, "train/gradient_norm": result.gradient_norm}
+            self._loss = result.loss
         self._scalars(values, step)
-        self._advance.describe(f"training  loss {loss:.3f}")
+        rate = f"{num_tiles / seconds:.3g} tiles/s"
+        self._advance.describe(f"loss {self._loss:.3f}  {rate}  {memory / 2**30:.1f} GiB")
         self._advance(1)
 
+    def checkpoint(self, seconds: float) -> None:
+        """One checkpoint."""
+        self._record.add_seconds("checkpoint", seconds)
+
     def epoch(
-        self, epoch: int, step: int, *, train_loss: float, metrics: dict[str, float], seconds: float,
-        images: dict[str, NDArray[np.uint8]],
+        self, line: Mapping[str, int | float], metrics: Mapping[str, float], *, seconds: float,
+        images: Mapping[str, NDArray[np.uint8]],
     ) -> None:  # fmt: skip
-        """One validation."""
+        """One validation.
+
+        Args:
+            line: for the record: `epoch`, `step`, `train_loss`, and the metrics.
+        """
         self._record.add_seconds("validate", seconds)
-        self._scalars(
-            {**{f"val/{name}": value for name, value in metrics.items()}, "train/epoch_loss": train_loss}, step
-        )
+        step = int(line["step"])
+        of_training = {"train/epoch_loss": line["train_loss"]} if "train_loss" in line else {}
+        self._scalars({**{f"val/{name}": value for name, value in metrics.items()}, **of_training}, step)
         with explain_unwritable(self._events_dir):
             for name, image_hwc in images.items():
                 self._events.image(f"val/{name}", image_hwc, step)
-        self._record.extra["epochs"].append({"epoch": epoch, "step": step, "train_loss": train_loss, **metrics})
+        self._record.extra["epochs"].append(dict(line))
         shown = "  ".join(f"{name} {value:.3f}" for name, value in metrics.items())
-        self._advance.say(f"epoch {epoch}: train loss {train_loss:.3f}, validation {shown}")
+        train_loss = line.get("train_loss", float("nan"))
+        self._advance.say(f"epoch {line['epoch']}: train loss {train_loss:.3f}, validation {shown}")
 
-    def _scalars(self, values: dict[str, float], step: int) -> None:
+    def _scalars(self, values: Mapping[str, float], step: int) -> None:
         with explain_unwritable(self._events_dir):
             for name, value in values.items():
                 self._events.scalar(name, value, step)

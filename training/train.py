@@ -16,24 +16,24 @@ from pathlib import Path
 import torch
 
 from training.engine.allocator import keep_freed_memory
-from training.engine.ranks import alone, connect_ranks
-from training.foundation.errors import GemslideError
+from training.engine.ranks import LostPeerError, alone, connect_ranks
+from training.foundation.errors import GemslideError, ImplausibleOutputError
 from training.foundation.leftovers import recover_folder
 from training.foundation.process import die_with_parent
+from training.foundation.run_record import own_run_id
 from training.preflight import Checked, check_run, dataset_error
+from training.rank_log import RankLog, last_words, log_path
+from training.run_state import CHECKPOINTS
 from training.threads import use_threads
 from training.trainer import Trainer
 
 INTERRUPTED = 130
+MOST_NAMED = 8
+"""Ranks, in an error."""
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m training.train")
-    parser.add_argument("recipe", type=Path, help="recipe file, or the name of a shipped one")
-    parser.add_argument("--project", type=Path, default=Path(), help="project folder (default: this one)")
-    parser.add_argument("--threads", type=int, help="of each rank, within an operation (default: the recipe's)")
-    parser.add_argument("--models-json", type=Path, help="write {best, last} model ids here")
-    arguments = parser.parse_args()
+    arguments = _arguments()
     rank = int(os.environ.get("RANK", "0"))
     world_size = int(os.environ.get("WORLD_SIZE", "1"))
     _stop_on_request()
@@ -45,12 +45,10 @@ def main() -> int:
             _say(error)
         return 1
     try:
-        if rank == 0:
-            for folder in ("models", "runs"):
-                recover_folder(arguments.project / folder)
-        models = _train(checked, arguments.project, world_size)
+        models = _run(checked, arguments, rank, world_size)
     except for_people as error:
-        _say(error)
+        if rank == 0 or not isinstance(error, ImplausibleOutputError):  # every rank found the same
+            _say(error, rank if world_size > 1 else None)
         return 1
     except OSError as error:  # a disk that fails or goes away
         where = error.filename or arguments.project
@@ -65,6 +63,26 @@ def main() -> int:
     return 0
 
 
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m training.train")
+    parser.add_argument("recipe", type=Path, help="recipe file, or the name of a shipped one")
+    parser.add_argument("--project", type=Path, default=Path(), help="project folder (default: this one)")
+    parser.add_argument("--threads", type=int, help="of each rank, within an operation (default: the recipe's)")
+    parser.add_argument("--models-json", type=Path, help="write {best, last} model ids here")
+    parser.add_argument("--fresh", action="store_true", help="begin anew, whatever checkpoints there are")
+    return parser.parse_args()
+
+
+def _run(checked: Checked, arguments: argparse.Namespace, rank: int, world_size: int) -> dict[str, str]:
+    if rank == 0:
+        project: Path = arguments.project
+        for folder in (project / "models", project / "runs", *(project / CHECKPOINTS).glob("*")):
+            recover_folder(folder)
+    # Ranks that torchrun has started again go on from what the ranks before them have saved.
+    fresh = arguments.fresh and os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0"
+    return _train(checked, arguments.project, world_size, fresh=fresh)
+
+
 def _stop_on_request() -> None:
     """Take SIGTERM for Ctrl+C, and under torchrun end with it: ranks must not go on alone."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -72,11 +90,12 @@ def _stop_on_request() -> None:
         die_with_parent()
 
 
-def _say(error: Exception) -> None:
-    sys.stderr.write(f"error [{getattr(error, 'code', 'bad_recipe')}]: {error}\n")
+def _say(error: Exception, rank: int | None = None) -> None:
+    where = "" if rank is None or isinstance(error, LostPeerError) else f"rank {rank}: "
+    sys.stderr.write(f"error [{getattr(error, 'code', 'bad_recipe')}]: {where}{error}\n")
 
 
-def _train(checked: Checked, project_dir: Path, world_size: int) -> dict[str, str]:
+def _train(checked: Checked, project_dir: Path, world_size: int, *, fresh: bool) -> dict[str, str]:
     keep_freed_memory()
     local_ranks = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     use_threads(checked.recipe.train.threads)
@@ -86,10 +105,25 @@ def _train(checked: Checked, project_dir: Path, world_size: int) -> dict[str, st
         # NCCL takes no two ranks on one GPU.
         timeout_s = checked.recipe.parallel.timeout_s
         ranks = connect_ranks(timeout_s=timeout_s, device=device, backend="gloo" if is_shared else None)
+    run_id = ranks.of_first(own_run_id())
+    log = RankLog(project_dir / "runs", run_id, ranks.rank)
+    ended_well = False
     try:
-        return Trainer(checked, project_dir, ranks, device).run()
+        models = Trainer(checked, project_dir, ranks, device, watch=log).run(run_id, fresh=fresh)
+        ended_well = True
+        return models
+    except LostPeerError as error:
+        others = [error.peer] if error.peer >= 0 else [rank for rank in range(world_size) if rank != ranks.rank]
+        raise type(error)(f"{error} {_said_last(project_dir, run_id, others)}") from error
     finally:
+        log.close(ended_well=ended_well)
         ranks.close()
+
+
+def _said_last(project_dir: Path, run_id: str, ranks: list[int]) -> str:
+    """What other ranks have begun last, from their logs, for people."""
+    paths = {rank: log_path(project_dir / "runs", run_id, rank) for rank in ranks[:MOST_NAMED]}
+    return " ".join(f"Rank {rank} was last in: {last_words(path)} (its log: {path})." for rank, path in paths.items())
 
 
 def _device(local_ranks: int) -> tuple[torch.device, bool]:

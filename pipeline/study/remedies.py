@@ -51,6 +51,8 @@ REMEDIES = {
     "disk_full": f"Free space on the project's disk, or let the workers write there, {_RETRY}",
     "failed_process": "A process crashed or was ended, mostly because memory ran out. Start fewer workers, or use a "
     f"machine with more memory, {_RETRY}",
+    "out_of_memory": "A training step did not fit into memory. The message names the settings that would have fitted: "
+    f"put one into the recipe, or use a machine with more memory, {_RETRY}",
     "non_finite": "A loss or a gradient of a training run became infinite or not a number. Look at the tiles that the "
     f"message leads to, and at the learning rate, {_RETRY}",
     "lost_peer": "One of several processes that worked together was lost. Look at the machine that it ran on, "

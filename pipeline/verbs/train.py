@@ -11,10 +11,10 @@ from pipeline.project import open_project
 from pipeline.run_record import SlideOutcome
 
 
-def run_train(recipe: Path, project: Path, *, nproc: int, threads: int | None, as_json: bool) -> None:
+def run_train(recipe: Path, project: Path, *, nproc: int, threads: int | None, fresh: bool, as_json: bool) -> None:
     start = time.perf_counter()
     with report_errors(as_json=as_json, name=recipe.stem):
-        result = train(recipe, open_project(project).root, nproc, threads=threads)
+        result = train(recipe, open_project(project).root, nproc, threads=threads, fresh=fresh)
     seconds = round(time.perf_counter() - start, 1)
     message = f"best model {result.best}, last {result.last}"
     output = str(project / "models" / result.best)

@@ -4,6 +4,10 @@
 for each. Ranks that are forked from a server which has imported all that share the rest of the workflow.
 """
 
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -11,21 +15,58 @@ import torch
 from pipeline.launch import TrainingResult, train
 from tests.distributed.launch import run_ranks
 from training.engine.allocator import keep_freed_memory
-from training.engine.ranks import Ranks, alone
+from training.engine.ranks import LostPeerError, Ranks, alone
 from training.preflight import check_run
 from training.threads import use_threads
 from training.trainer import Trainer
 
-__all__ = ["train", "train_forked"]
+__all__ = ["Death", "train", "train_forked", "train_until_death"]
+
+
+@dataclass(frozen=True)
+class Death:
+    """All ranks are gone without a word, at once, when rank 0 begins its n-th action from a step on."""
+
+    step: int
+    action: int = 0
+
+    def watch(self) -> Watcher:
+        return Watcher(self)
+
+
+class Watcher:
+    """The engine's `watch`."""
+
+    def __init__(self, death: Death) -> None:
+        self._death, self._seen = death, 0
+
+    def __call__(self, step: int, what: object) -> None:
+        if step >= self._death.step:
+            self._seen += 1
+            if self._seen > self._death.action:
+                os._exit(0)
 
 
 def train_forked(recipe: Path, project: Path, num_ranks: int) -> TrainingResult:
     """`pipeline.launch.train` without its processes."""
-    return TrainingResult(**run_ranks(num_ranks, _train, recipe, project)[0])
+    return TrainingResult(**run_ranks(num_ranks, _train, recipe, project, None)[0])
 
 
-def _train(ranks: Ranks, recipe: Path, project: Path) -> dict[str, str]:
+def train_until_death(recipe: Path, project: Path, num_ranks: int, death: Death) -> None:
+    """A run that dies: of several ranks, each at the same place of its own list."""
+    results = run_ranks(num_ranks, _train, recipe, project, death)
+    assert results == [None] * num_ranks, results
+
+
+def _train(ranks: Ranks, recipe: Path, project: Path, death: Death | None) -> dict[str, str] | None:
     checked = check_run(recipe, project, ranks.num_ranks)
     keep_freed_memory()
     use_threads(checked.recipe.train.threads)
-    return Trainer(checked, project, ranks if ranks.num_ranks > 1 else alone(), torch.device("cpu")).run()
+    watch = {"watch": death.watch()} if death else {}
+    ranks = ranks if ranks.num_ranks > 1 else alone()
+    try:
+        return Trainer(checked, project, ranks, torch.device("cpu"), **watch).run()
+    except LostPeerError:
+        if death is None:
+            raise
+        return None  # its peer died first

@@ -30,7 +30,8 @@ from training.engine.predict import predict_memory
 from training.errors import BadRecipeError
 from training.foundation.errors import GemslideError
 from training.inference import Classifier
-from training.parallel_plan import blocks_of, cross_entropy, plan_of
+from training.optimisation import cross_entropy
+from training.parallel_plan import blocks_of, plan_of
 from training.preflight import check_run
 
 STEPS = 19
@@ -278,7 +279,7 @@ def test_diverged_training_is_one_message_and_leaves_no_model(road, gemslide_pro
     done = gemslide_process("train", recipe, "--project", tmp_path)
 
     assert done.code == 1
-    assert "error [insane_output]: training diverged: step 2: the loss of micro-batch 0" in done.err
+    assert "error [insane_output]: training diverged: step 1: the loss of micro-batch 0" in done.err
     assert not (tmp_path / "models").exists()
 
 

@@ -37,6 +37,18 @@ def pins(file: str) -> list[tuple[str, str, int]]:
     ]
 
 
+def commands_of(document: str) -> str:
+    """What a reader types: files that the page names, and blocks that name no language."""
+    shell = []
+    for language, text in blocks(ROOT / document):
+        named = NAMES_A_FILE.search(text)
+        if named:
+            shell.append(f"cat > {named.group(1)} <<'END_OF_FILE'\n{text}END_OF_FILE\n")
+        elif not language:
+            shell.append(text)
+    return "".join(shell)
+
+
 def run(script: str, folder: Path) -> str:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
@@ -56,7 +68,7 @@ def test_every_link_to_a_file_leads_there(path):
 
 
 def test_every_page_a_person_reads_results_on_says_research_use_only():
-    for name in ("README.md", "docs/tutorial.md"):
+    for name in ("README.md", "docs/tutorial.md", "docs/training.md"):
         assert "Research use only. Not for diagnosis." in (ROOT / name).read_text(encoding="utf-8")
 
 
@@ -113,15 +125,14 @@ def test_the_engine_page_s_example_draws_a_schedule(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
-def test_every_command_of_the_tutorial_runs_and_the_demonstration_reaches_its_accuracy(tmp_path):
-    shell = []
-    for language, text in blocks(ROOT / "docs/tutorial.md"):
-        named = NAMES_A_FILE.search(text)
-        if named:
-            shell.append(f"cat > {named.group(1)} <<'END_OF_FILE'\n{text}END_OF_FILE\n")
-        elif not language:
-            shell.append(text)
-    output = run("".join(shell), tmp_path)
+def test_every_command_of_the_tutorial_and_of_training_runs_and_the_demonstration_reaches_its_accuracy(tmp_path):
+    output = run(commands_of("docs/tutorial.md"), tmp_path)
+    trained = run(commands_of("docs/training.md"), tmp_path)
+    tuned = [
+        path for path in (tmp_path / "study/models").glob("tuned-*/card.md") if "It starts from" in path.read_text()
+    ]
+    assert tuned
+    assert "guide-" in trained
 
     (report,) = (tmp_path / "demo/results").glob("*/evaluation_demo_test.json")
     evaluation = json.loads(report.read_text())

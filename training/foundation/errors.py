@@ -131,6 +131,12 @@ class ImplausibleOutputError(GemslideError):
     code = "insane_output"
 
 
+class OutOfMemoryError(GemslideError):
+    """A training step did not fit into memory."""
+
+    code = "out_of_memory"
+
+
 class QcFailedError(GemslideError):
     """Quality control did not find the slide good, or never looked at it, and the settings ask for that."""
 

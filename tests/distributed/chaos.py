@@ -1,0 +1,174 @@
+"""kill -9 of ranks at random moments of a training: the same command goes on, to the weights of an unbroken run.
+
+`make chaos` kills fifty times: `python -m tests.distributed.chaos --times 50 --seed 0`. Real processes are killed: one
+rank of `gemslide train`, or all of it, on one rank or on two, under strategies that change from start to start.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+from pipeline.launch import TrainingResult, train
+from tests.small_road import SmallRoad, Way, make_small_road, share_tiles
+
+GEMSLIDE = Path(sys.executable).parent / "gemslide"
+WAYS = (
+    Way("single"), Way("master", num_stages=2), Way("1f1b", num_stages=2, more='recompute = "norm"'),
+    Way("ddp", num_microbatches=1, data_parallel=2),
+)  # fmt: skip
+"""All take 8 tiles a step, 4 to a micro-batch."""
+EPOCHS, EVERY_STEPS = 4, 3
+SHARE_OF_WHOLE = 0.3
+"""Of kills that hit the command and all its processes, not one rank."""
+LONGEST_S = 90.0
+
+
+class Broken(AssertionError):
+    """Training did not keep its promise."""
+
+
+@dataclass
+class Tally:
+    """What the kills hit."""
+
+    killed: int = 0
+    runs: int = 0
+    moments: Counter[str] = field(default_factory=Counter)
+    resumed: int = 0
+
+    def __str__(self) -> str:
+        hit = ", ".join(f"{moment}: {times}" for moment, times in sorted(self.moments.items()))
+        return (
+            f"{self.killed} kills in {self.runs} runs ({hit}); {self.resumed} had gone on at a checkpoint; all ended "
+            "with the weights of an unbroken run"
+        )
+
+
+class Chaos:
+    """Runs that are killed in `folder`."""
+
+    def __init__(self, road: SmallRoad, folder: Path, seed: int) -> None:
+        self._road, self._folder, self._random, self.tally = road, folder, random.Random(seed), Tally()
+        whole = self._new_project("unbroken")
+        start = time.perf_counter()
+        self._unbroken = train(self._write(whole, WAYS[1]), whole, 2)
+        self._seconds = time.perf_counter() - start
+
+    def run(self, times: int) -> int:
+        """Kill one run up to `times` times, then let it end; how often it was killed."""
+        project, killed = self._new_project("project"), 0
+        while killed < times:
+            way = self._random.choice(WAYS)
+            if self._is_killed(project, way):
+                killed += 1
+            else:
+                break
+        way = self._random.choice(WAYS)
+        ended = train(self._write(project, way), project, way.num_ranks) if not self._models(project) else None
+        self._check(project, ended)
+        self.tally.runs += 1
+        return killed
+
+    def _new_project(self, name: str) -> Path:
+        folder = self._folder / name
+        shutil.rmtree(folder, ignore_errors=True)
+        share_tiles(self._road.project, folder)
+        return folder
+
+    def _write(self, project: Path, way: Way) -> Path:
+        recipe = way.write(project / "r.toml", steps=1)
+        text = recipe.read_text().replace("lr = 0.05", "lr = 0.05\nema_decay = 0.9")
+        text = text.replace("steps = 1", f"epochs = {EPOCHS}")
+        recipe.write_text(f"{text}[checkpoint]\nevery_steps = {EVERY_STEPS}\n")
+        return recipe
+
+    def _is_killed(self, project: Path, way: Way) -> bool:
+        """Start, kill somewhere; False where it was over before."""
+        command = [GEMSLIDE, "train", self._write(project, way), "--project", project, "--nproc", way.num_ranks]
+        had = bool(list(project.glob("checkpoints/*/step-*")))
+        process = subprocess.Popen(
+            [*map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=os.environ
+        )
+        time.sleep(self._random.uniform(0.2, 0.9) * self._seconds)
+        self._kill(process)
+        said, _ = process.communicate(timeout=LONGEST_S)
+        if process.returncode == 0:
+            return False
+        self.tally.killed += 1
+        self.tally.resumed += had and "going on after step" in said
+        self.tally.moments[self._moment(project)] += 1
+        self._check_whole(project)
+        return True
+
+    def _kill(self, process: subprocess.Popen[str]) -> None:
+        try:
+            family = psutil.Process(process.pid).children(recursive=True)
+            ranks = [one for one in family if one.environ().get("RANK") or one.cmdline()[2:3] == ["training.train"]]
+        except psutil.NoSuchProcess:
+            return
+        is_whole = not ranks or self._random.random() < SHARE_OF_WHOLE
+        for victim in [psutil.Process(process.pid), *family] if is_whole else [self._random.choice(ranks)]:
+            try:
+                victim.kill()
+            except psutil.NoSuchProcess:
+                continue
+
+    def _moment(self, project: Path) -> str:
+        steps = sorted(path.name for path in project.glob("checkpoints/*/step-*"))
+        if self._models(project):
+            return "packages written"
+        return f"after {int(steps[-1].removeprefix('step-')) // 19} epochs" if steps else "before the first checkpoint"
+
+    def _check_whole(self, project: Path) -> None:
+        for checkpoint in project.glob("checkpoints/*/step-*"):
+            if not (checkpoint / "manifest.json").exists():
+                raise Broken(f"{checkpoint} looks whole and is not")
+
+    def _models(self, project: Path) -> set[str]:
+        models = project / "models"
+        return {path.name for path in models.iterdir() if not path.name.startswith(".")} if models.exists() else set()
+
+    def _check(self, project: Path, ended: TrainingResult | None) -> None:
+        expected = {self._unbroken.best, self._unbroken.last}
+        if self._models(project) != expected or (ended and ended != self._unbroken):
+            raise Broken(f"ended with {self._models(project)}, an unbroken run with {expected}")
+
+
+def run(road: SmallRoad, folder: Path, times: int, seed: int, *, say: bool = False) -> Tally:
+    """Kill `times` times.
+
+    Raises:
+        Broken: a promise was not kept.
+    """
+    chaos, left = Chaos(road, folder, seed), times
+    while left > 0:
+        left -= chaos.run(min(left, 6))
+        if say:
+            print(chaos.tally, flush=True)
+    return chaos.tally
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--times", type=int, default=50)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="gemslide-chaos-") as name:
+        folder = Path(name)
+        print(run(make_small_road(folder / "road"), folder, options.times, options.seed, say=True))
+
+
+if __name__ == "__main__":
+    main()

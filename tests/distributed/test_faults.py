@@ -1,0 +1,184 @@
+"""Real runs of real ranks that are killed, stopped, started again, or spread over two agents of torchrun."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+from pipeline.launch import train
+from tests.distributed.test_training_runs import wait_until
+from tests.small_road import Way, share_tiles
+
+GEMSLIDE = Path(sys.executable).parent / "gemslide"
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
+WAY = Way("master", num_stages=2)
+GRACE_S = 30.0
+"""How long torchrun waits for ranks that it has asked to end."""
+
+pytestmark = pytest.mark.xdist_group("faults")
+
+
+def write(folder: Path, *, parallel: str = "") -> Path:
+    recipe = WAY.write(folder / "r.toml", steps=40)
+    text = recipe.read_text().replace("timeout_s = 120.0", f"timeout_s = 120.0\n{parallel}")
+    recipe.write_text(text + "[checkpoint]\nevery_steps = 4\n")
+    return recipe
+
+
+@pytest.fixture(scope="module")
+def unbroken(road, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("unbroken")
+    share_tiles(road.project, folder)
+    return train(write(folder), folder, 2)
+
+
+@contextmanager
+def running(command: list[object], folder: Path, **environment: str) -> Iterator[subprocess.Popen[str]]:
+    """A process whose words go to a file; whatever it has started ends with the block."""
+    with (folder / "said.txt").open("a") as said:
+        process = subprocess.Popen(
+            [*map(str, command)], stdout=said, stderr=said, text=True, env={**os.environ, **environment}
+        )
+        family: list[psutil.Process] = []
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
+            for one in family:
+                one.kill()
+            process.wait()
+
+
+def rank_process(number: int, parent: int) -> psutil.Process | None:
+    for child in psutil.Process(parent).children(recursive=True):
+        try:
+            if child.environ().get("RANK") == str(number) and "training.train" in child.cmdline():
+                return child
+        except psutil.Error:
+            continue
+    return None
+
+
+def wait_for_checkpoint(folder: Path) -> None:
+    wait_until(lambda: any(folder.glob("checkpoints/*/step-*/manifest.json")))
+
+
+def models_of(folder: Path) -> set[str]:
+    return {path.name for path in (folder / "models").iterdir()}
+
+
+def said_by(folder: Path) -> str:
+    return (folder / "said.txt").read_text()
+
+
+def test_a_killed_rank_ends_the_run_by_name_and_the_same_command_goes_on_to_the_same_weights(road, unbroken, tmp_path):
+    share_tiles(road.project, tmp_path)
+    command = [GEMSLIDE, "train", write(tmp_path), "--project", tmp_path, "--nproc", 2]
+    with running(command, tmp_path) as process:
+        wait_for_checkpoint(tmp_path)
+        victim = rank_process(1, process.pid)
+        assert victim is not None
+        victim.kill()
+        killed_s = time.monotonic()
+        assert process.wait(120) == 1
+        assert time.monotonic() - killed_s < GRACE_S + 10
+
+    said = " ".join(said_by(tmp_path).split())
+    assert "error [lost_peer]: rank 1 was ended by signal 9 (Killed)" in said
+    assert "It was last in: 20" in said
+    assert "Started again, the run goes on at its last checkpoint" in said
+    assert "Traceback" not in said
+    (log,) = tmp_path.glob("runs/ranks/*/rank-00001.log")
+    assert str(log) in said
+    assert not (tmp_path / "models").exists()
+
+    assert train(tmp_path / "r.toml", tmp_path, 2) == unbroken
+    assert not list(tmp_path.glob("checkpoints/*"))
+
+
+def test_torchrun_starts_the_ranks_again_and_they_go_on_by_themselves(road, unbroken, tmp_path):
+    share_tiles(road.project, tmp_path)
+    command = [
+        *TORCHRUN, "--standalone", "--nproc-per-node", 2, "--max-restarts", 1, "-m", "training.train", write(tmp_path),
+        "--project", tmp_path,
+    ]  # fmt: skip
+    with running(command, tmp_path, OMP_NUM_THREADS="1") as process:
+        wait_for_checkpoint(tmp_path)
+        victim = rank_process(0, process.pid)
+        assert victim is not None
+        victim.kill()
+        assert process.wait(240) == 0, said_by(tmp_path)
+
+    assert models_of(tmp_path) == {unbroken.best, unbroken.last}
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+def agent(folder: Path, recipe: Path, nodes: str, port: int, restarts: int = 0) -> list[object]:
+    return [
+        *TORCHRUN, "--nnodes", nodes, "--nproc-per-node", 1, "--max-restarts", restarts, "--rdzv-backend", "c10d",
+        "--rdzv-endpoint", f"127.0.0.1:{port}", "--rdzv-id", "test", "--local-addr", "127.0.0.1",
+        "-m", "training.train", recipe, "--project", folder,
+    ]  # fmt: skip
+
+
+def test_two_agents_train_one_model_together(road, unbroken, tmp_path):
+    share_tiles(road.project, tmp_path)
+    command = agent(tmp_path, write(tmp_path), "2", free_port())
+    with (
+        running(command, tmp_path, OMP_NUM_THREADS="1") as one,
+        running(command, tmp_path, OMP_NUM_THREADS="1") as other,
+    ):
+        assert (one.wait(240), other.wait(240)) == (0, 0), said_by(tmp_path)
+
+    assert models_of(tmp_path) == {unbroken.best, unbroken.last}
+
+
+@pytest.mark.prove
+def test_when_a_machine_goes_the_other_goes_on_alone_to_the_same_weights(road, unbroken, tmp_path):
+    share_tiles(road.project, tmp_path)
+    command = agent(tmp_path, write(tmp_path, parallel="elastic = true"), "1:2", free_port(), restarts=5)
+    with (
+        running(command, tmp_path, OMP_NUM_THREADS="1") as one,
+        running(command, tmp_path, OMP_NUM_THREADS="1") as other,
+    ):
+        wait_for_checkpoint(tmp_path)
+        for victim in (*psutil.Process(other.pid).children(recursive=True), psutil.Process(other.pid)):
+            victim.kill()
+        assert one.wait(500) == 0, said_by(tmp_path)
+
+    assert models_of(tmp_path) == {unbroken.best, unbroken.last}
+
+
+@pytest.mark.prove
+def test_a_rank_that_stands_still_is_found_by_the_timeout(road, tmp_path):
+    share_tiles(road.project, tmp_path)
+    recipe = write(tmp_path)
+    recipe.write_text(recipe.read_text().replace("timeout_s = 120.0", "timeout_s = 5.0"))
+    command = [GEMSLIDE, "train", recipe, "--project", tmp_path, "--nproc", 2]
+    with running(command, tmp_path) as process:
+        wait_for_checkpoint(tmp_path)
+        victim = rank_process(1, process.pid)
+        assert victim is not None
+        victim.send_signal(signal.SIGSTOP)
+        assert process.wait(5 + GRACE_S + 60) == 1
+
+    said = " ".join(said_by(tmp_path).split())
+    assert "error [lost_peer]: rank 0 in (" in said
+    assert "Rank 1 was last in: 20" in said
+    assert not victim.is_running()

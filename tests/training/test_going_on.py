@@ -1,0 +1,160 @@
+"""A run that died goes on as if nothing had happened, bit for bit, wherever it died and on however many ranks."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+from safetensors.torch import load_file
+
+from pipeline.launch import TrainingResult
+from tests.distributed.starts import Death, train_forked, train_until_death
+from tests.small_road import Way, share_tiles
+from training.checkpoint import MANIFEST
+from training.config import load_recipe
+
+STEPS_PER_EPOCH = 19
+WAYS = {
+    "single": Way("single"),
+    "master": Way("master", num_stages=2),
+    "ddp": Way("ddp", num_microbatches=1, data_parallel=2),
+    "1f1b": Way("1f1b", num_stages=2, more="recompute = {every = 2}"),
+}
+"""All take 8 tiles a step, 4 to a micro-batch."""
+ALL_OF_IT = """clip_norm = 1.0
+ema_decay = 0.9
+label_smoothing = 0.1
+name = "adamw"
+"""
+"""Whatever has a state of its own, or could."""
+AUGMENT = """[augment]
+brightness = 0.1
+hue = 0.05
+[checkpoint]
+every_steps = 5
+"""
+
+pytestmark = pytest.mark.xdist_group("resume")
+
+
+def write(way, path, *, every=5):
+    way.write(path, steps=1)
+    text = path.read_text().replace("lr = 0.05", f"lr = 0.005\n{ALL_OF_IT}").replace("steps = 1", "epochs = 2")
+    path.write_text(text + AUGMENT.replace("every_steps = 5", f"every_steps = {every}"))
+    return path
+
+
+@pytest.fixture(scope="module")
+def unbroken(road, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("unbroken")
+    share_tiles(road.project, folder)
+    return folder, train_forked(write(WAYS["single"], folder / "r.toml"), folder, 1)
+
+
+def record(folder):
+    (path,) = (folder / "runs").glob("*.json")
+    return json.loads(path.read_text())
+
+
+def check_equal(unbroken, folder, result):
+    before, expected = unbroken
+    assert result == expected  # model ids hold the SHA-256 of the weights
+    ours, theirs = (load_file(f / "models" / result.last / "model.safetensors") for f in (folder, before))
+    assert all(theirs[name].equal(value) for name, value in ours.items())
+    assert record(folder)["epochs"] == record(before)["epochs"]
+    assert not list((folder / "checkpoints").glob("*"))
+
+
+@pytest.mark.parametrize(
+    ("death", "last"),
+    [
+        pytest.param(Death(3), 0, id="before the first checkpoint"),
+        pytest.param(Death(7, 3), 5, id="in a backward"),
+        pytest.param(Death(19), 15, id="in the first validation"),
+        pytest.param(Death(21, 1), 20, id="in the second epoch"),
+    ],
+)
+def test_a_run_of_one_process_goes_on_wherever_it_died(unbroken, road, tmp_path, death, last):
+    share_tiles(road.project, tmp_path)
+    recipe = write(WAYS["single"], tmp_path / "r.toml")
+
+    train_until_death(recipe, tmp_path, 1, death)
+    found = sorted(path.name for path in (tmp_path / "checkpoints").glob("*/step-*"))
+    result = train_forked(recipe, tmp_path, 1)
+
+    check_equal(unbroken, tmp_path, result)
+    assert found[-1:] == ([f"step-{last:08}"] if last else [])
+    resumed = record(tmp_path).get("resumed")
+    assert (resumed or {"step": 0})["step"] == last
+    assert resumed is None or resumed["differs"] == {}
+
+
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [
+        ("single", "master"),
+        ("master", "ddp"),
+        pytest.param("ddp", "1f1b", marks=pytest.mark.prove),
+        pytest.param("1f1b", "single", marks=pytest.mark.prove),
+    ],
+)
+def test_a_run_goes_on_under_another_strategy(unbroken, road, tmp_path, first, then):
+    share_tiles(road.project, tmp_path)
+    recipe = tmp_path / "r.toml"
+
+    train_until_death(write(WAYS[first], recipe), tmp_path, WAYS[first].num_ranks, Death(12, 1))
+    result = train_forked(write(WAYS[then], recipe), tmp_path, WAYS[then].num_ranks)
+
+    check_equal(unbroken, tmp_path, result)
+
+
+def test_a_damaged_checkpoint_costs_steps_and_not_the_result(unbroken, road, tmp_path):
+    share_tiles(road.project, tmp_path)
+    recipe = write(WAYS["single"], tmp_path / "r.toml")
+    train_until_death(recipe, tmp_path, 1, Death(12))
+    (newest,) = (tmp_path / "checkpoints").glob("*/step-00000010")
+    (newest / MANIFEST).write_text("{}")
+
+    result = train_forked(recipe, tmp_path, 1)
+
+    check_equal(unbroken, tmp_path, result)
+    resumed = record(tmp_path)["resumed"]
+    assert resumed["step"] == 5
+    assert "step-00000010" in resumed["complaints"][0]
+
+
+def test_another_learning_rate_is_another_run_and_begins_anew(road, tmp_path):
+    share_tiles(road.project, tmp_path)
+    recipe = write(WAYS["single"], tmp_path / "r.toml")
+    train_until_death(recipe, tmp_path, 1, Death(7))
+
+    recipe.write_text(recipe.read_text().replace("lr = 0.005", "lr = 0.006"))
+    train_until_death(recipe, tmp_path, 1, Death(2))
+
+    (left,) = (tmp_path / "checkpoints").iterdir()  # of the first run: the second died before its first checkpoint
+    assert [path.name for path in left.iterdir()] == ["step-00000005"]
+
+
+def test_a_run_that_goes_on_with_other_threads_says_that_bits_will_differ(road, tmp_path):
+    share_tiles(road.project, tmp_path)
+    recipe = write(WAYS["single"], tmp_path / "r.toml")
+    train_until_death(recipe, tmp_path, 1, Death(7))
+    recipe.write_text(recipe.read_text().replace("[train]", "[train]\nthreads = 2"))
+
+    result = train_forked(recipe, tmp_path, 1)
+
+    assert isinstance(result, TrainingResult)
+    assert record(tmp_path)["resumed"]["differs"] == {"threads": [1, 2]}
+
+
+def test_a_moment_of_death_drawn_at_random_is_no_other(unbroken, road, tmp_path):
+    """Twice in one run; `make chaos` kills real processes fifty times."""
+    share_tiles(road.project, tmp_path)
+    recipe, draw = write(WAYS["single"], tmp_path / "r.toml", every=3), random.Random(15)
+
+    for until in (15, 38):
+        train_until_death(recipe, tmp_path, 1, Death(draw.randrange(4, until), draw.randrange(4)))
+
+    assert load_recipe(recipe).checkpoint.every_steps == 3
+    check_equal(unbroken, tmp_path, train_forked(recipe, tmp_path, 1))

@@ -1,0 +1,219 @@
+"""Checkpoints: what a run that died goes on from, whole or not there (docs/store.md, "Checkpoints").
+
+Each rank writes what it alone speaks for, under the names of the whole network, so that any number of ranks can read
+what any other number has written. The first rank writes the manifest, which names the files and their SHA-256, and
+gives the folder its name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol, TypeVar
+
+from pydantic import Field
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor
+
+from training.errors import UnreadableError
+from training.foundation.errors import GemslideError
+from training.foundation.publish import explain_unwritable, new_folder, remove, write_bytes_atomic
+from training.foundation.reading import read_json_file, read_regular
+from training.foundation.settings import Section, parse_section
+from training.run_state import RunState
+
+MANIFEST = "manifest.json"
+WEIGHT, SLOT, AVERAGE, BEST = "weight/", "optimizer/", "average/", "best/"
+"""What names in a part begin with: of weights and buffers as they are, of what optimizers remember, of the average over
+steps, of the best epoch."""
+MAX_PARTS = 100_000
+_STEP = re.compile(r"step-(\d{8,})")
+T = TypeVar("T")
+
+
+class Part(Section):
+    """One rank's file."""
+
+    file: str = Field(pattern=r"^part-\d{5,}\.safetensors$")
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    bytes: int = Field(ge=0)
+
+
+class Manifest(Section):
+    """`manifest.json`."""
+
+    version: Literal[1] = 1
+    decides: dict[str, Any]
+    """`run_state.what_decides`: the same in the run that goes on."""
+    arithmetic: dict[str, Any]
+    """How numbers were computed: a run that goes on otherwise says so."""
+    state: RunState
+    parts: tuple[Part, ...] = Field(min_length=1, max_length=MAX_PARTS)
+
+
+class Ranks(Protocol):
+    """The ranks of the run, as `Engine` has them."""
+
+    def share(self, value: Any, *, during: str) -> list[Any]: ...
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """One that was found whole."""
+
+    folder: Path
+    manifest: Manifest
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All tensors of all ranks, by name, in CPU memory.
+
+        Raises:
+            UnreadableError: a file is damaged, or gone.
+        """
+        found: dict[str, Tensor] = {}
+        for part in self.manifest.parts:
+            found |= _tensors_in(self.folder, part)
+        return found
+
+
+class Checkpoints:
+    """Those of one run. Every rank has one and calls `write` at the same step."""
+
+    def __init__(self, folder: Path, *, rank: int, ranks: Ranks, keep: int) -> None:
+        self._folder, self._rank, self._ranks, self._keep = folder, rank, ranks, keep
+
+    def write(self, own: Mapping[str, Tensor], state: RunState, **described: dict[str, Any]) -> None:
+        """Write what the ranks have, then let go of the oldest. An error leaves those that were there.
+
+        Args:
+            own: what this rank speaks for.
+            described: `decides` and `arithmetic` of the manifest.
+
+        Raises:
+            DiskFullError: no space, or not writable; on every rank.
+        """
+        final = self._folder / f"step-{state.steps_done:08}"
+        with ExitStack() as stack:
+            folders = self._together(lambda: self._begin(stack, final), during="beginning a checkpoint")
+            partial = next(folder for folder in folders if folder is not None)
+            parts = self._together(lambda: self._write_part(partial, own), during="writing a checkpoint")
+            manifest = Manifest(state=state, parts=tuple(part for part in parts if part is not None), **described)
+            self._together(lambda: self._publish(stack, partial, manifest), during="publishing a checkpoint")
+
+    def _together(self, work: Callable[[], T], *, during: str) -> list[T]:
+        """What each rank's work gives, by rank; an error of one is raised on all."""
+        mine: T | GemslideError
+        try:
+            mine = work()
+        except GemslideError as error:
+            mine = error
+        everybody = self._ranks.share(mine, during=during)
+        for each in everybody:
+            if isinstance(each, GemslideError):
+                raise each
+        return everybody
+
+    def _begin(self, stack: ExitStack, final: Path) -> Path | None:
+        return stack.enter_context(new_folder(final)) if self._rank == 0 else None
+
+    def _write_part(self, folder: Path, own: Mapping[str, Tensor]) -> Part | None:
+        if not own:
+            return None
+        data = save({name: tensor.detach().cpu().contiguous() for name, tensor in sorted(own.items())})
+        name = f"part-{self._rank:05}.safetensors"
+        write_bytes_atomic(folder / name, data)
+        return Part(file=name, sha256=hashlib.sha256(data).hexdigest(), bytes=len(data))
+
+    def _publish(self, stack: ExitStack, partial: Path, manifest: Manifest) -> None:
+        if self._rank == 0:
+            write_bytes_atomic(partial / MANIFEST, manifest.model_dump_json(indent=1).encode())
+            stack.close()
+            self._drop_old()
+
+    def _drop_old(self) -> None:
+        for folder in list(_newest_first(self._folder))[self._keep :]:
+            remove(folder)
+
+
+def latest(folder: Path, decides: Mapping[str, Any]) -> tuple[Checkpoint | None, list[str]]:
+    """The newest checkpoint of a run that is whole, and what is wrong with those that are newer, for people."""
+    complaints: list[str] = []
+    for candidate in _newest_first(folder):
+        try:
+            return _checked(candidate, decides), complaints
+        except GemslideError as error:
+            complaints.append(f"{error} Going on from an earlier one, or from the start.")
+    return None, complaints
+
+
+def _newest_first(folder: Path) -> Iterator[Path]:
+    names = (path for path in folder.iterdir() if _STEP.fullmatch(path.name)) if folder.is_dir() else ()
+    return iter(sorted(names, key=lambda path: int(path.name.removeprefix("step-")), reverse=True))
+
+
+def _checked(folder: Path, decides: Mapping[str, Any]) -> Checkpoint:
+    checkpoint = read_checkpoint(folder)
+    if checkpoint.manifest.decides != dict(decides):
+        raise UnreadableError(f"{folder / MANIFEST}: is of another run than its folder's name says.")
+    return checkpoint
+
+
+def read_checkpoint(folder: Path) -> Checkpoint:
+    """A checkpoint whose files are as its manifest says.
+
+    Raises:
+        UnreadableError, BadRecipeError: they are not, or there is none.
+    """
+    where = folder / MANIFEST
+    try:
+        raw = read_json_file(where)
+    except (OSError, ValueError) as error:
+        raise UnreadableError(f"{where}: cannot be read ({error}).") from error
+    manifest = parse_section(Manifest, raw if isinstance(raw, dict) else {}, where=str(where))
+    for part in manifest.parts:
+        data = _bytes_of(folder, part)
+        if hashlib.sha256(data).hexdigest() != part.sha256:
+            raise UnreadableError(f"{folder / part.file}: damaged; its SHA-256 is not the one in {MANIFEST}.")
+    return Checkpoint(folder, manifest)
+
+
+def _bytes_of(folder: Path, part: Part) -> bytes:
+    try:
+        return read_regular(folder / part.file, max_bytes=part.bytes)
+    except OSError as error:
+        raise UnreadableError(f"{folder / part.file}: {error.strerror}.") from error
+
+
+def _tensors_in(folder: Path, part: Part) -> dict[str, Tensor]:
+    try:
+        return load(_bytes_of(folder, part))
+    except (SafetensorError, ValueError) as error:
+        raise UnreadableError(f"{folder / part.file}: damaged ({error}).") from error
+
+
+def forget(folder: Path) -> None:
+    """Remove all checkpoints of a run that has ended well.
+
+    Raises:
+        DiskFullError: the folder may not be written.
+    """
+    with explain_unwritable(folder):
+        for path in list(_newest_first(folder)):
+            remove(path)
+        if folder.is_dir():
+            remove(folder)
+
+
+def named(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Tensors under the names that they have in a part."""
+    return {prefix + name: tensor for name, tensor in tensors.items()}
+
+
+def unnamed(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Those of a checkpoint's tensors whose names begin with `prefix`, without it."""
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}

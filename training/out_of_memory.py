@@ -1,0 +1,114 @@
+"""When memory runs out in a step: where, how much was asked for, and which settings would have fitted."""
+
+from __future__ import annotations
+
+import re
+import resource
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import psutil
+import torch
+
+from training.config import Recipe
+from training.engine.engine import Engine
+from training.engine.plan import Plan
+from training.engine.predict import predict_memory
+from training.engine.recompute import Recompute
+from training.foundation.errors import OutOfMemoryError
+from training.memory_errors import is_out_of_memory
+from training.optimisation import cross_entropy
+from training.parallel_plan import EmptyBatch, blocks_of, plan_of
+
+_ROOM = 0.9
+"""Of the memory: what live bytes, weights, gradients and optimizer may take together; workspaces take the rest."""
+_COPIES = 4
+"""Of the weights: themselves, gradients, a sum under way, what the optimizer remembers."""
+
+
+@contextmanager
+def explained(engine: Engine, recipe: Recipe, tile_px: int) -> Iterator[None]:
+    """Turn a lack of memory inside the block into an error that says where, and what would fit.
+
+    Raises:
+        OutOfMemoryError: memory ran out.
+    """
+    try:
+        yield
+    except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        traceback.clear_frames(error.__traceback__)  # they hold what filled the memory
+        block = "" if engine.at_block is None else f" in block {engine.at_block} of the network"
+        raise OutOfMemoryError(
+            f"memory ran out{block}: {_first_line(error)} This recipe keeps "
+            f"{_gb(_kept(recipe, tile_px))} of activations and weights on its fullest rank; "
+            f"{_what_would_fit(recipe, tile_px, engine.plan)}"
+        ) from error
+
+
+def _first_line(error: BaseException) -> str:
+    text = " ".join(str(error).split())
+    asked = re.search(r"[^.:\]]*(tried to allocate|allocate memory)[^.]*(\.\d[^.]*)?", text, re.IGNORECASE)
+    return f"{(asked[0] if asked else text)[:200].strip()}."
+
+
+def _what_would_fit(recipe: Recipe, tile_px: int, plan: Plan) -> str:
+    """Settings that keep less, those that change no result first."""
+    limit = limit_bytes(plan.device)
+    parallel = recipe.parallel
+    choices: dict[str, Recipe] = {}
+    if not plan.compiled and plan.recompute == Recompute():
+        choices['[parallel] recompute = "norm"'] = _with(recipe, recompute="norm")
+        choices["[parallel] recompute = {every = 2}"] = _with(recipe, recompute={"every": 2})
+    stages = 2 * parallel.num_stages
+    if plan.strategy != "single" or parallel.data_parallel == 1:
+        strategy = "mp-basic" if plan.strategy == "single" else parallel.strategy
+        choices[f'[parallel] strategy = "{strategy}", num_stages = {stages}'] = _with(
+            recipe, strategy=strategy, num_stages=stages, recompute="none"
+        )
+    if parallel.microbatch_size > 1:
+        half = parallel.microbatch_size // 2
+        choices[f"[parallel] microbatch_size = {half}, which changes the result"] = _with(recipe, microbatch_size=half)
+    priced = [(name, _kept(choice, tile_px)) for name, choice in choices.items()]
+    fitting = [f"{name} ({_gb(needed)})" for name, needed in priced if needed <= _ROOM * limit]
+    if fitting:
+        return f"of {_gb(limit)} of memory these would fit: {'; '.join(fitting)}."
+    tried = "; ".join(f"{name} ({_gb(needed)})" for name, needed in priced)
+    return f"none of these would fit {_gb(limit)} of memory: {tried}. Use smaller tiles, or more memory."
+
+
+def _with(recipe: Recipe, **changes: object) -> Recipe:
+    parallel = type(recipe.parallel).model_validate({**recipe.parallel.model_dump(), **changes})
+    return recipe.model_copy(update={"parallel": parallel})
+
+
+def _kept(recipe: Recipe, tile_px: int) -> int:
+    """Bytes on the fullest rank of the first group: live ones as predicted, and some copies of the weights."""
+    with torch.device("meta"):  # there is no memory left
+        blocks = blocks_of(recipe.model, tile_px)
+    try:
+        plan = replace(plan_of(recipe, blocks, tile_px, torch.device("cpu")), data_parallel=1)
+    except ValueError:  # fewer blocks than stages
+        return 2**62
+    parallel = recipe.parallel
+    batch = EmptyBatch(parallel.num_microbatches, parallel.microbatch_size, tile_px)
+    ranks = predict_memory(blocks, cross_entropy, batch, plan)
+    return max(rank.peak_bytes + _COPIES * rank.weight_bytes for rank in ranks)
+
+
+def limit_bytes(device: torch.device) -> int:
+    """The memory that this process may take at all."""
+    if device.type == "cuda":
+        return int(torch.cuda.get_device_properties(device).total_memory)
+    limits = [psutil.virtual_memory().total]
+    for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA):
+        soft, _ = resource.getrlimit(kind)
+        limits += [soft] if soft != resource.RLIM_INFINITY else []
+    return min(limits)
+
+
+def _gb(num_bytes: float) -> str:
+    return f"{num_bytes / 1e9:.2f} GB"

@@ -1,0 +1,73 @@
+"""What each rank is doing, in a file of its own that outlives it: who died, and at what, is read from there.
+
+`runs/ranks/<run_id>/rank-00003.log` has a line for each action of the step under way: UTC time, number of the step,
+action. A step begins the file anew. A rank that ends well removes its file.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+from training.foundation.publish import explain_unwritable
+
+FOLDER = "ranks"
+_TAIL_BYTES = 4096
+
+
+class RankLog:
+    """The file of one rank. It may be called as the engine's `watch`."""
+
+    def __init__(self, runs_dir: Path, run_id: str, rank: int) -> None:
+        """Begin it.
+
+        Raises:
+            DiskFullError: no space, or not writable.
+        """
+        self.path = log_path(runs_dir, run_id, rank)
+        with explain_unwritable(self.path):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o666)
+        self._step = -1
+        self.last = "starting"
+        """What this rank has begun last."""
+
+    def __call__(self, step: int, what: object) -> None:
+        """Note what comes next.
+
+        Raises:
+            DiskFullError: no space.
+        """
+        self.last = f"step {step}, {what}"
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        with explain_unwritable(self.path):
+            if step != self._step:
+                os.ftruncate(self._file, 0)
+                self._step = step
+            os.write(self._file, f"{now} {self.last}\n".encode())
+
+    def close(self, *, ended_well: bool) -> None:
+        """Stop writing; the file of a rank that has ended well goes."""
+        os.close(self._file)
+        if ended_well:
+            with suppress(OSError):  # somebody else has tidied up, or other ranks still write beside it
+                self.path.unlink()
+                self.path.parent.rmdir()
+
+
+def log_path(runs_dir: Path, run_id: str, rank: int) -> Path:
+    """Where a rank's file is."""
+    return runs_dir / FOLDER / run_id / f"rank-{rank:05}.log"
+
+
+def last_words(path: Path) -> str | None:
+    """The last line of a rank's file; None where there is none."""
+    try:
+        with path.open("rb") as stream:
+            stream.seek(max(0, path.stat().st_size - _TAIL_BYTES))
+            lines = stream.read().decode(errors="replace").splitlines()
+    except OSError:
+        return None
+    return lines[-1] if lines else None

@@ -1,0 +1,129 @@
+"""From a run to its checkpoints and back: what is saved, found and taken up again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from training.averaging import WeightAverage
+from training.checkpoint import AVERAGE, BEST, SLOT, WEIGHT, Checkpoint, Checkpoints, forget, latest, named, unnamed
+from training.config import Recipe
+from training.engine.engine import Engine
+from training.errors import UnreadableError
+from training.run_state import ARITHMETIC, CHECKPOINTS, Epoch, RunState, run_name, what_decides
+from training.start_weights import StartWeights
+from training.threads import instruction_set
+
+PROBABILITIES = "best_probabilities"
+"""Of the validation tiles in the best epoch, in the first rank's part."""
+
+
+@dataclass(frozen=True)
+class Resumed:
+    """What a run goes on from."""
+
+    state: RunState
+    best: Epoch | None
+    said: dict[str, Any] = field(default_factory=dict)
+    """For the run record; empty where a run begins."""
+
+
+class Resuming:
+    """The checkpoints of one run, on one rank."""
+
+    def __init__(
+        self, recipe: Recipe, recipe_name: str, project_dir: Path, engine: Engine, *, rank: int, tiles_sha256: str,
+        start: StartWeights | None, average: WeightAverage | None,
+    ) -> None:  # fmt: skip
+        self._engine, self._average, self._rank = engine, average, rank
+        self._decides = what_decides(recipe, tiles_sha256, start.sha256 if start else None)
+        train = recipe.train.model_dump(mode="json")
+        self._arithmetic = {key: train[key] for key in ARITHMETIC} | {
+            "isa": instruction_set(), "device": engine.plan.device.type, "torch": torch.__version__,
+        }  # fmt: skip
+        self.folder = project_dir / CHECKPOINTS / run_name(recipe_name, self._decides)
+        self._checkpoints = Checkpoints(self.folder, rank=rank, ranks=engine, keep=recipe.checkpoint.keep)
+
+    def save(self, state: RunState, best: Epoch | None) -> None:
+        """Write a checkpoint; every rank calls it after the same step.
+
+        Raises:
+            DiskFullError: no space, or not writable; earlier ones are kept.
+        """
+        own = named(WEIGHT, self._engine.own_state()) | named(SLOT, self._engine.own_optimizer_state())
+        if self._average:
+            own |= named(AVERAGE, self._average.own())
+        if best:
+            own |= named(BEST, best.own)
+            if self._rank == 0:
+                own[PROBABILITIES] = torch.from_numpy(best.probabilities_nk)
+        self._checkpoints.write(own, state, decides=self._decides, arithmetic=self._arithmetic)
+
+    def resume(self, *, fresh: bool) -> Resumed:
+        """Take up the newest checkpoint that is whole; every rank calls it.
+
+        Args:
+            fresh: begin anew all the same; earlier checkpoints go.
+
+        Raises:
+            UnreadableError: it is not of this network.
+        """
+        found, complaints = self._engine.share(self._newest(fresh), during="looking for a checkpoint")[0]
+        said = {"complaints": complaints} if complaints else {}
+        if found is None:
+            return Resumed(RunState(), None, said)
+        best = self._restore(found)
+        before = found.manifest.arithmetic
+        differs = {key: [before.get(key), now] for key, now in self._arithmetic.items() if before.get(key) != now}
+        state = found.manifest.state
+        said |= {"step": state.steps_done, "checkpoint": found.folder.name, "differs": differs}
+        return Resumed(state, best, said)
+
+    def _newest(self, fresh: bool) -> tuple[Checkpoint | None, list[str]]:
+        if self._rank:
+            return None, []
+        if fresh:
+            self.forget()
+        return latest(self.folder, self._decides)
+
+    def _restore(self, found: Checkpoint) -> Epoch | None:
+        tensors, state = found.tensors(), found.manifest.state
+        try:
+            self._engine.load_full_state_dict(unnamed(WEIGHT, tensors))
+            self._engine.load_full_optimizer_state(unnamed(SLOT, tensors))
+            if self._average:
+                self._average.load(unnamed(AVERAGE, tensors))
+            best = self._best(state, tensors)
+        except (ValueError, KeyError) as error:
+            raise UnreadableError(
+                f"{found.folder}: not a checkpoint of this run ({error}). Remove it, or start with --fresh."
+            ) from error
+        self._engine.steps_done = state.steps_done
+        self._engine.loss_scale.value, self._engine.loss_scale.good_steps = state.loss_scale, state.good_steps
+        return best
+
+    def _best(self, state: RunState, tensors: dict[str, Tensor]) -> Epoch | None:
+        if state.best is None:
+            return None
+        saved = unnamed(BEST, tensors)
+        own = {name: saved[name] for name in self._engine.own_state()}
+        probabilities_nk = np.asarray(tensors[PROBABILITIES].numpy())
+        return Epoch(state.best.number, own, state.best.metrics, probabilities_nk)
+
+    def forget(self) -> None:
+        """Remove the run's checkpoints; the first rank calls it.
+
+        Raises:
+            DiskFullError: the folder may not be written.
+        """
+        forget(self.folder)
+
+    def last_good(self) -> str:
+        """Where the newest checkpoint is, for people."""
+        found, _ = latest(self.folder, self._decides)
+        return f"The last checkpoint is {found.folder}." if found else "There was no checkpoint yet."

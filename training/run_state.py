@@ -1,0 +1,115 @@
+"""Where a training run stands between two steps: all that the next step depends on besides tensors."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+from torch import Tensor
+
+from training.config import Recipe
+from training.foundation.settings import Section
+
+CHECKPOINTS = "checkpoints"
+"""Folder of a project."""
+ARITHMETIC = ("threads", "precision", "compiled", "deterministic", "channels_last")
+"""Keys of `[train]` that decide bits and no meaning: a run may go on with others, and says so."""
+
+
+class BestEpoch(Section):
+    """The epoch with the lowest validation loss so far. Its weights lie beside it."""
+
+    number: int = Field(ge=1)
+    metrics: dict[str, float]
+
+
+class RunState(Section):
+    """After some steps of a run."""
+
+    steps_done: int = Field(0, ge=0)
+    loss_sum: float = 0.0
+    num_losses: int = Field(0, ge=0)
+    """Of the steps since the last validation, without those that were skipped."""
+    epochs: tuple[dict[str, int | float], ...] = ()
+    """What the run record says of each validation."""
+    best: BestEpoch | None = None
+    waited: int = Field(0, ge=0)
+    """Epochs since the best one."""
+    skipped: int = Field(0, ge=0)
+    """Steps in a row that were not finite."""
+    loss_scale: float = Field(1.0, gt=0)
+    good_steps: int = Field(0, ge=0)
+
+    def after_step(self, loss: float | None, *, loss_scale: float, good_steps: int) -> RunState:
+        """After one more step; `loss` is None where it was skipped."""
+        lost = loss is None
+        return self.model_copy(
+            update={
+                "steps_done": self.steps_done + 1,
+                "loss_sum": self.loss_sum + (loss or 0.0),
+                "num_losses": self.num_losses + (not lost),
+                "skipped": self.skipped + 1 if lost else 0,
+                "loss_scale": loss_scale,
+                "good_steps": good_steps,
+            }
+        )
+
+    def after_epoch(self, metrics: dict[str, float]) -> RunState:
+        """After a validation; a lower loss than ever makes it the best."""
+        number = len(self.epochs) + 1
+        train_loss = {"train_loss": self.loss_sum / self.num_losses} if self.num_losses else {}
+        line = {"epoch": number, "step": self.steps_done - 1, **train_loss, **metrics}
+        is_best = self.best is None or metrics["loss"] < self.best.metrics["loss"]
+        return self.model_copy(
+            update={
+                "loss_sum": 0.0,
+                "num_losses": 0,
+                "epochs": (*self.epochs, line),
+                "best": BestEpoch(number=number, metrics=metrics) if is_best else self.best,
+                "waited": 0 if is_best else self.waited + 1,
+            }
+        )
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """What an epoch ended with, on one rank."""
+
+    number: int
+    own: dict[str, Tensor]
+    """Weights and buffers that this rank speaks for, in CPU memory."""
+    metrics: dict[str, float]
+    probabilities_nk: NDArray[np.float32]
+    """Of the validation tiles, float32 (tiles, classes)."""
+
+
+def what_decides(recipe: Recipe, tiles_sha256: str, start_sha256: str | None) -> dict[str, Any]:
+    """What two runs must share to have the same weights after the same steps: one goes on where the other ended.
+
+    How a step is spread over ranks is not in it, nor how numbers are computed (`ARITHMETIC`).
+
+    Args:
+        tiles_sha256: of tiles, labels and split.
+        start_sha256: of the weights that it starts from; None: fresh ones.
+    """
+    settings = recipe.model_dump(mode="json", exclude={"parallel", "checkpoint", "finetune"})
+    settings["train"] = {key: value for key, value in settings["train"].items() if key not in ARITHMETIC}
+    return {
+        **settings,
+        "batch_size": recipe.parallel.batch_size,
+        "microbatch_size": recipe.parallel.microbatch_size,
+        "freeze_blocks": recipe.finetune.freeze_blocks,
+        "start_sha256": start_sha256,
+        "tiles_sha256": tiles_sha256,
+    }
+
+
+def run_name(recipe_name: str, decides: dict[str, Any]) -> str:
+    """Name of the folder of a run's checkpoints."""
+    digest = hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
+    return f"{recipe_name}-{digest[:8]}"

@@ -1,0 +1,85 @@
+"""Validation by the engine that trains: the same ranks, the same micro-batches, nothing kept."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from training.averaging import WeightAverage
+from training.config import Recipe
+from training.engine.engine import Engine
+from training.errors import ImplausibleOutputError
+from training.metrics import classification_metrics, confusion_image, slide_metrics, tile_image
+from training.models.build import outputs_of, probabilities
+from training.tile_batch import TileBatch
+from training.tile_dataset import TileSource, labelled, read_tiles
+
+SHOWN_TILES = 8
+AT_ONCE = 64
+"""Micro-batches of a replica that are looked at in one go; outputs are small."""
+
+
+class Validation:
+    """The validation tiles of a run, and what its network says of them."""
+
+    def __init__(self, recipe: Recipe, source: TileSource, engine: Engine, pool: ThreadPoolExecutor) -> None:
+        self.tiles = labelled(source, "val")
+        """Their indices in the dataset."""
+        self._recipe, self._source, self._engine, self._pool = recipe, source, engine, pool
+
+    @property
+    def labels(self) -> NDArray[np.int64]:
+        return np.asarray(self._source.labels[self.tiles])
+
+    def metrics(self, probabilities_nk: NDArray[np.float32]) -> dict[str, float]:
+        """At the level of tiles, and of slides where the dataset says whose its tiles are."""
+        slides: NDArray[np.str_] | None = getattr(self._source, "slides", None)
+        by_tile = classification_metrics(self.labels, probabilities_nk)
+        by_slide = {} if slides is None else slide_metrics(self.labels, probabilities_nk, slides[self.tiles])
+        return by_tile | by_slide
+
+    def images(self, probabilities_nk: NDArray[np.float32]) -> dict[str, NDArray[np.uint8]]:
+        """For the log: the confusion matrix, and some tiles with what was said of them."""
+        shown = np.linspace(0, len(self.tiles) - 1, min(SHOWN_TILES, len(self.tiles))).astype(int)
+        pixels = read_tiles(self._source, self.tiles[shown], self._pool)
+        return {
+            "confusion": confusion_image(self.labels, probabilities_nk, self._source.classes),
+            "tiles": tile_image(pixels, self.labels[shown], probabilities_nk[shown], self._source.classes),
+        }
+
+    def probabilities(self, average: WeightAverage | None) -> NDArray[np.float32]:
+        """Of all validation tiles, float32 (tiles, classes), on every rank; every rank calls it.
+
+        Args:
+            average: whose weights are looked at; None: the engine's own.
+
+        Raises:
+            ImplausibleOutputError: some are not finite.
+        """
+        if average is None:
+            probabilities_nk = self._looked_at()
+        else:
+            own = self._engine.full_state_dict()
+            self._engine.load_full_state_dict(self._engine.share_state(average.own()))
+            probabilities_nk = self._looked_at()
+            self._engine.load_full_state_dict(own)
+        if not np.isfinite(probabilities_nk).all():
+            raise ImplausibleOutputError(
+                "the network's probabilities for validation tiles are not finite. Lower [optim] lr, or set clip_norm. "
+                "No model package was written."
+            )
+        return probabilities_nk
+
+    def _looked_at(self) -> NDArray[np.float32]:
+        parallel = self._recipe.parallel
+        at_once = AT_ONCE * parallel.data_parallel * parallel.microbatch_size
+        outputs = outputs_of(self._recipe.model.variant)
+        found = []
+        for start in range(0, len(self.tiles), at_once):
+            tiles = self.tiles[start : start + at_once]
+            batch = TileBatch(self._source, tiles, parallel.microbatch_size, self._pool)
+            found += [probabilities(output_nk, outputs) for output_nk in self._engine.forward_only(batch)]
+        return np.asarray(torch.cat(found).numpy())
