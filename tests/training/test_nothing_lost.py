@@ -18,7 +18,7 @@ from tests.small_road import SmallRoad, share_tiles, write_recipe
 def test_a_full_disk_ends_a_training_run_with_an_explanation_with_its_record_and_without_leftovers(
     road: SmallRoad, tmp_path: Path, gemslide_process: Callable[..., Done]
 ) -> None:
-    """Room for the record, none for a model package of about 0.7 MB."""
+    """Room for the record, none for a checkpoint or a model package of about 0.7 MB."""
     recipe = write_recipe(tmp_path / "small.toml", steps=1)
     with small_disk(tmp_path / "disk", "size=400k") as project:
         share_tiles(road.project, project)
@@ -30,7 +30,8 @@ def test_a_full_disk_ends_a_training_run_with_an_explanation_with_its_record_and
         (record,) = (project / "runs").glob("*.json")
         assert str(record) in done.err
         assert json.loads(record.read_text())["outcome"] == "disk_full"
-        assert list((project / "models").iterdir()) == []
+        assert list(project.glob("models/*")) == []
+        assert list(project.glob("checkpoints/*/*")) == []
         assert list(project.rglob(".*")) == []
 
 
