@@ -16,6 +16,7 @@ import torch
 from training.augment import normalised
 from training.averaging import WeightAverage
 from training.engine.agreement import NonFiniteError
+from training.engine.allocator import give_back_if_scarce
 from training.engine.engine import Engine, StepResult
 from training.engine.executor import Watch, unwatched
 from training.engine.ranks import Ranks
@@ -184,6 +185,7 @@ class Trainer:
         except NonFiniteError as error:
             self._check_may_skip(batch, error)
             result = None
+        give_back_if_scarce()
         scale = self._engine.loss_scale
         lost = result is None or result.skipped
         self._state = self._state.after_step(

@@ -44,3 +44,27 @@ def test_more_than_a_gib_that_a_step_frees_is_not_asked_of_the_system_again():
     done = subprocess.run([sys.executable, "-c", FAULTS], capture_output=True, text=True, check=True)
 
     assert int(done.stdout) < 50_000  # pages; a step has 300,000, and alignment may cost one tensor a new place
+
+
+SCARCE = """
+import psutil, sys
+from unittest import mock
+from training.engine.allocator import give_back_if_scarce, keep_freed_memory
+keep_freed_memory()
+import torch
+kept = [torch.ones(16 * 2**20) for _ in range(4)]
+del kept
+rss = [psutil.Process().memory_info().rss]
+for available in (0.5, 0.1):
+    with mock.patch("psutil.virtual_memory", lambda: mock.Mock(total=1.0, available=available)):
+        given_back = give_back_if_scarce()
+    rss.append(psutil.Process().memory_info().rss)
+    print(given_back, rss[-2] - rss[-1] > 200 * 2**20)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="a setting of glibc")
+def test_what_is_kept_goes_back_where_the_machine_has_little_left():
+    done = subprocess.run([sys.executable, "-c", SCARCE], capture_output=True, text=True, check=True)
+
+    assert done.stdout.split() == ["False", "False", "True", "True"]
