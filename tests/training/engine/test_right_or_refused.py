@@ -275,18 +275,22 @@ def test_forward_only_computes_in_the_precision_of_the_training(precision):
     assert torch.equal(output, expected)
 
 
-def test_a_weight_that_a_step_leaves_out_is_refused_by_name():
+@pytest.mark.parametrize(
+    ("bias", "says"),
+    [(True, r"weights 0\.left\.weight, 0\.left\.bias; freeze"), (False, r"weights 0\.left\.weight; freeze")],
+)
+def test_weights_that_a_step_leaves_out_are_refused_by_name(bias, says):
     class Leaving(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.used, self.left = nn.Conv2d(3, 4, 1), nn.Conv2d(3, 4, 1)
+            self.used, self.left = nn.Conv2d(3, 4, 1), nn.Conv2d(3, 4, 1, bias=bias)
 
         def forward(self, x_nchw: Tensor) -> Tensor:
             return self.used(x_nchw)
 
     blocks = [Leaving(), Head(4)]
 
-    with pytest.raises(ValueError, match=r"does not depend on its weights 0\.left\.weight, 0\.left\.bias; freeze them"):
+    with pytest.raises(ValueError, match=f"does not depend on its {says} them"):
         Engine(blocks, plan_of(blocks)).train_step(make_batch(1), loss)
 
 
