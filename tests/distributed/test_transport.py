@@ -201,6 +201,18 @@ def test_what_was_sent_is_released_before_more_comes():
     assert held.now == 0
 
 
+def test_a_swap_ends_when_what_it_gives_has_been_taken_too():
+    """Else the rows could be changed, or freed, while they are read."""
+    line = Line()
+    here, *_ = two_ends(line)
+
+    came = here.swap({1: torch.zeros(24, dtype=torch.uint8)}, {1: 96}, during="REDUCE")
+
+    assert line.log[0] == ("group", 2)
+    assert sorted(line.log[1:]) == [("arrived", 96), ("sent", 24)]
+    assert came[1].shape == (96,)
+
+
 def test_the_layout_of_a_kind_is_told_once():
     line = Line()
     sender, receiver, *_ = two_ends(line)
