@@ -129,6 +129,11 @@ def free_port() -> int:
         return int(one.getsockname()[1])
 
 
+def listens(port: int) -> bool:
+    with socket.socket() as one:
+        return one.connect_ex(("127.0.0.1", port)) == 0
+
+
 def agent(folder: Path, recipe: Path, nodes: str, port: int, restarts: int = 0) -> list[object]:
     return [
         *TORCHRUN, "--nnodes", nodes, "--nproc-per-node", 1, "--max-restarts", restarts, "--rdzv-backend", "c10d",
@@ -152,15 +157,15 @@ def test_two_agents_train_one_model_together(road, unbroken, tmp_path):
 @pytest.mark.prove
 def test_when_a_machine_goes_the_other_goes_on_alone_to_the_same_weights(road, unbroken, tmp_path):
     share_tiles(road.project, tmp_path)
-    command = agent(tmp_path, write(tmp_path, parallel="elastic = true"), "1:2", free_port(), restarts=5)
-    with (
-        running(command, tmp_path, OMP_NUM_THREADS="1") as one,
-        running(command, tmp_path, OMP_NUM_THREADS="1") as other,
-    ):
-        wait_for_checkpoint(tmp_path)
-        for victim in (*psutil.Process(other.pid).children(recursive=True), psutil.Process(other.pid)):
-            victim.kill()
-        assert one.wait(500) == 0, said_by(tmp_path)
+    port = free_port()
+    command = agent(tmp_path, write(tmp_path, parallel="elastic = true"), "1:2", port, restarts=5)
+    with running(command, tmp_path, OMP_NUM_THREADS="1") as one:
+        wait_until(lambda: listens(port))  # the agents meet at the first one: that machine has to stay
+        with running(command, tmp_path, OMP_NUM_THREADS="1") as other:
+            wait_for_checkpoint(tmp_path)
+            for victim in (*psutil.Process(other.pid).children(recursive=True), psutil.Process(other.pid)):
+                victim.kill()
+            assert one.wait(500) == 0, said_by(tmp_path)
 
     assert models_of(tmp_path) == {unbroken.best, unbroken.last}
 
