@@ -12,6 +12,7 @@ import pytest
 from pathology_app.jobs import curves as module
 from pathology_app.jobs.curves import CurvesFile, epochs, read_curves, thinned
 from pipeline.project import Project
+from training.engine import StepResult
 from training.event_file import EventFile
 from training.run_log import run_log
 
@@ -34,13 +35,15 @@ def test_a_training_says_how_far_it_is_while_it_goes_on(tmp_path: Path) -> None:
     project = Project(tmp_path)
     with run_log(tmp_path, settings={}, inputs=[], num_steps=10) as log:
         for step in range(4):
-            log.step(step, loss=1 / (step + 1), lr=0.1, gradient_norm=None, num_tiles=4, seconds=0.1)
+            loss = 1 / (step + 1)
+            log.step(step, StepResult(loss, (loss,), 1.0), lr=0.1, num_tiles=4, seconds=0.1, memory=2**30)
         curves = read_curves(project, log.run_id)
         assert curves is not None
         assert (curves.num_steps, curves.steps_done) == (10, 4)
         assert curves.left_s is not None
         assert [step for step, _ in curves.points["train/loss"]] == [0, 1, 2, 3]
-        log.epoch(1, 4, train_loss=0.5, metrics={"loss": 0.25, "accuracy": 0.75}, seconds=0.1, images={})
+        metrics = {"loss": 0.25, "accuracy": 0.75}
+        log.epoch({"epoch": 1, "step": 4, "train_loss": 0.5, **metrics}, metrics, seconds=0.1, images={})
         curves = read_curves(project, log.run_id)
         assert curves is not None
         assert epochs(curves) == [{"step": 5, "train/epoch_loss": 0.5, "val/loss": 0.25, "val/accuracy": 0.75}]
