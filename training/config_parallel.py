@@ -56,7 +56,7 @@ class ParallelConfig(Section):
             custom_error_message='use "none", "norm", "offload", or a table such as {every = 2}',
         ),
     ] = "none"
-    """"norm": outputs of normalisation and ReLU are computed again, which halves the activations for little time;
+    """"norm": outputs of normalisation and ReLU are computed again, which halves the activations for some time;
     "offload": activations wait in host memory; a table: whole blocks are computed again."""
     balance: Literal["flops", "bytes"] = "flops"
     """What the cut into stages evens out: time, or activation memory."""
