@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -136,7 +136,7 @@ class Checkpoints:
             self._drop_old()
 
     def _drop_old(self) -> None:
-        for folder in list(_newest_first(self._folder))[self._keep :]:
+        for folder in _newest_first(self._folder)[self._keep :]:
             remove(folder)
 
 
@@ -151,9 +151,9 @@ def latest(folder: Path, decides: Mapping[str, Any]) -> tuple[Checkpoint | None,
     return None, complaints
 
 
-def _newest_first(folder: Path) -> Iterator[Path]:
+def _newest_first(folder: Path) -> list[Path]:
     names = (path for path in folder.iterdir() if _STEP.fullmatch(path.name)) if folder.is_dir() else ()
-    return iter(sorted(names, key=lambda path: int(path.name.removeprefix("step-")), reverse=True))
+    return sorted(names, key=lambda path: int(path.name.removeprefix("step-")), reverse=True)
 
 
 def _checked(folder: Path, decides: Mapping[str, Any]) -> Checkpoint:
@@ -203,10 +203,7 @@ def forget(folder: Path) -> None:
         DiskFullError: the folder may not be written.
     """
     with explain_unwritable(folder):
-        for path in list(_newest_first(folder)):
-            remove(path)
-        if folder.is_dir():
-            remove(folder)
+        remove(folder)
 
 
 def named(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -6,6 +6,7 @@ import torch
 
 _WORDS = (
     "can't allocate memory", "not enough memory", "out of memory",  # torch on a CPU, and in TorchScript
+    "could not create a primitive",  # oneDNN, whose kernels need memory of their own
     "failed to allocate memory", "bad allocation", "bad_alloc",  # onnxruntime
 )  # fmt: skip
 

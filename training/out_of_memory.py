@@ -37,7 +37,7 @@ def explained(engine: Engine, recipe: Recipe, tile_px: int) -> Iterator[None]:
     """
     try:
         yield
-    except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
+    except (MemoryError, RuntimeError) as error:  # torch.OutOfMemoryError is one of the second
         if not is_out_of_memory(error):
             raise
         traceback.clear_frames(error.__traceback__)  # they hold what filled the memory
@@ -50,7 +50,7 @@ def explained(engine: Engine, recipe: Recipe, tile_px: int) -> Iterator[None]:
 
 
 def _first_line(error: BaseException) -> str:
-    text = " ".join(str(error).split())
+    text = " ".join(str(error).split()).replace("a primitive", "a primitive: oneDNN cannot allocate memory for it")
     asked = re.search(r"[^.:\]]*(tried to allocate|allocate memory)[^.]*(\.\d[^.]*)?", text, re.IGNORECASE)
     return f"{(asked[0] if asked else text)[:200].strip()}."
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError
 from safetensors.torch import load
 from torch import Tensor, nn
@@ -151,11 +150,3 @@ def _some(names: Sequence[str]) -> str:
 
 def _name_of(path: Path) -> str:
     return path.parent.name if path.name == WEIGHTS_FILES["torch"] else path.stem
-
-
-def fresh_or_started(blocks: list[nn.Module], start: StartWeights | None) -> list[nn.Module]:
-    """The blocks, with what a run starts from put into them."""
-    if start is not None:
-        with torch.no_grad():
-            start.put_into(blocks)
-    return blocks

@@ -30,7 +30,6 @@ from training.preflight import Checked
 from training.resuming import Resuming
 from training.run_log import RunLog, run_log
 from training.run_state import Epoch, RunState
-from training.start_weights import fresh_or_started
 from training.threads import instruction_set
 from training.tile_batch import TileBatch
 from training.tile_dataset import BatchPlan, channel_statistics, labelled
@@ -60,7 +59,9 @@ class Trainer:
         self._loss = loss_of(self.recipe.optim)
         self.peak_bytes: dict[str, Any] = {}
         torch.manual_seed(train.seed)  # the same fresh weights on every rank
-        blocks = fresh_or_started(blocks_of(self.recipe.model, self.source.tile_px), self.start)
+        blocks = blocks_of(self.recipe.model, self.source.tile_px)
+        if self.start:
+            self.start.put_into(blocks)
         self._num_blocks = len(blocks)
         self.plan = plan_of(self.recipe, blocks, self.source.tile_px, device)
         prepare = partial(normalised, mean=self.mean, std=self.std)

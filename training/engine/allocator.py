@@ -47,8 +47,10 @@ def give_back_if_scarce() -> bool:
         True where there was anything to be done.
     """
     memory = psutil.virtual_memory()
+    if memory.available > _SCARCE * memory.total:
+        return False
     libc = ctypes.CDLL(None)
-    if memory.available > _SCARCE * memory.total or not hasattr(libc, "malloc_trim"):
+    if not hasattr(libc, "malloc_trim"):
         return False
     libc.malloc_trim(0)
     return True

@@ -192,10 +192,6 @@ class Engine:
         for group, lr in self._first_lr:
             group["lr"] = lr * factor
 
-    def sum_over_ranks(self, values: Tensor, *, during: str) -> Tensor:
-        """Add up tensors of one shape over all ranks; every rank calls it and gets the sum in CPU memory."""
-        return self._transport.sum_over_ranks(values, during=during)
-
     def share(self, value: Any, *, during: str) -> list[Any]:
         """Every rank's object, by rank; every rank calls it and gets all."""
         return self._transport.share(value, during=during)
