@@ -140,6 +140,8 @@ class NormAgain:
             weight, bias = norm._saved_weight, _bias_of(norm)
             if norm.name() == "NativeGroupNormBackward0":
                 output = functional.group_norm(x, norm._saved_group, weight, bias, norm._saved_eps)
+            elif norm.name() == "NativeBatchNormBackward0" and x.device.type == "cpu":
+                output = _scaled_as_before(x, norm._saved_result1, norm._saved_result2, weight, bias)
             else:
                 eps = norm._saved_eps if hasattr(norm, "_saved_eps") else norm._saved_epsilon
                 # Their type decides in which precision half-precision inputs are normalised.
@@ -149,6 +151,16 @@ class NormAgain:
                 )
                 output = functional.batch_norm(x, mean, var, weight, bias, training=True, momentum=0.0, eps=eps)
             return output.relu_()
+
+
+def _scaled_as_before(x: Tensor, mean: Tensor, invstd: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    """A batch normalised with the statistics that its forward found; finding them takes three quarters of the time.
+
+    On a CPU, torch scales by `invstd * weight`, rounded, in training as in evaluation. So evaluation gives the bits of
+    training where that product is its weight and its own inverse deviation is 1.
+    """
+    scale = invstd if weight is None else invstd * weight
+    return functional.batch_norm(x, mean, torch.ones_like(mean), scale, bias, training=False, eps=0.0)
 
 
 class _Use:
