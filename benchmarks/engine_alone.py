@@ -2,11 +2,13 @@
 
     .venv/bin/python -m benchmarks.engine_alone
 
-Three parts, `--only` one of them:
+Four parts, `--only` one of them:
 
 - `loop`: one stage through the engine beside a plain PyTorch loop (ResNet-20-v2, 8 tiles of 256 and of 160 px).
 - `times`: ResNet-110-v2 on one tile of 512 px: kept as it is, norms computed again, every second block recomputed, and
   bf16 in channels_last. (Of 1024 px a step keeps 19.5 GB and takes a minute of a core: too much for rounds.)
+- `limits`: the same network's floating-point operations, and how long they take at the best rate of the core's matrix
+  products, in fp32 and in bf16: no step can be faster.
 - `bytes`: the same on one tile of 1024 px, a step each in a process of its own: the engine's own count, beside what it
   predicts. Takes 22 GB of memory.
 
@@ -28,6 +30,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.machine import circumstances
+from benchmarks.roofline import count_work, rates_of
 from benchmarks.rounds import BUSY, Compute, ratio, run_rounds
 from training.engine import Engine, TensorBatch, make_plan
 from training.engine.allocator import keep_freed_memory
@@ -35,6 +38,7 @@ from training.engine.partition import block_costs
 from training.engine.plan import Plan
 from training.engine.predict import predict_memory
 from training.engine.recompute import Recompute
+from training.engine.stage import Precision
 from training.models.resnet_v2 import resnet_v2_blocks
 from training.optimisation import cross_entropy
 from training.parallel_plan import EmptyBatch
@@ -44,6 +48,7 @@ DEPTH, TIMED_PX, COUNTED_PX = 110, 512, 1024
 SETTINGS: dict[str, dict[str, Any]] = {
     "fp32": {},
     "fp32, norm": {"recompute": Recompute(rest="norm")},
+    "fp32, channels_last": {"channels_last": True},
     "fp32, recompute every 2": {"recompute": Recompute(2)},
     "bf16, channels_last": {"precision": "bf16", "channels_last": True},
     "bf16, channels_last, norm": {"precision": "bf16", "channels_last": True, "recompute": Recompute(rest="norm")},
@@ -51,7 +56,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 
 def main() -> None:
-    parts = {"loop": _beside_a_loop, "times": _times, "bytes": _bytes}
+    parts = {"loop": _beside_a_loop, "times": _times, "limits": _limits, "bytes": _bytes}
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=list(parts))
     only = parser.parse_args().only
@@ -107,6 +112,22 @@ def _times() -> Iterator[dict[str, Any]]:
         line["time / fp32"] = ratio(times[name], times["fp32"])
         line["fp32 / time"] = ratio(times["fp32"], times[name])
         yield line
+
+
+def _limits() -> Iterator[dict[str, Any]]:
+    cpu = torch.device("cpu")
+    precisions: tuple[Precision, ...] = ("fp32", "bf16")
+    flops = count_work(_blocks(DEPTH), (1, 3, TIMED_PX, TIMED_PX), "fp32", cpu).flops
+    rates = {precision: rates_of(cpu, precision, side=2048).flops for precision in precisions}
+    for precision in precisions:
+        yield {
+            "network": f"ResNet-{DEPTH}-v2, one tile of {TIMED_PX} px",
+            "contender": f"{precision}, at the rate of its matrix products",
+            "GFLOP of a step": round(flops / 1e9),
+            "GFLOP/s": round(rates[precision] / 1e9),
+            "rate / fp32": round(rates[precision] / rates["fp32"], 3),
+            "least step s": round(flops / rates[precision], 2),
+        }
 
 
 def _bytes() -> Iterator[dict[str, Any]]:
