@@ -15,7 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.crc_mosaic import TEST_SLIDES, TESTED, scored
+from benchmarks.crc_cells import TEST_SLIDES, TESTED
+from benchmarks.crc_mosaic import scored
 from benchmarks.machine import circumstances
 from pipeline.evaluation.stored import tile_probabilities
 from pipeline.project import Project

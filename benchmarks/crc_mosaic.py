@@ -2,10 +2,9 @@
 
     GEMSLIDE_TEST_DATA=… .venv/bin/python -m benchmarks.crc_mosaic [--epochs 30] [--tile-px 56] [--folder DIR]
 
-A ResNet-v2 is trained on slides `train_0` to `train_2` of crc-mosaic (five classes), in cells of 112 µm, of which
-neighbours share half: a cell counts where nine tenths of it have one class. The epoch is chosen on 30 of each class of
-the published training tiles that the mosaics were not laid from; nothing is chosen on tiles of the test slides, which
-are other slides. Two things are predicted:
+A ResNet-v2 is trained on slides `train_0` to `train_2` of crc-mosaic: five classes, in cells of 112 µm
+(`benchmarks.crc_cells`). The epoch is chosen on the validation slide; nothing is chosen on tiles of the test slides.
+Two things are predicted:
 
 - `mosaics`: the cells of `test_10` and `test_12`, by cell and by lesion (FROC);
 - `labelled`: the 500 published test tiles, 100 of each class, laid out as a slide, so that its levels and JPEG
@@ -35,10 +34,9 @@ from sklearn.metrics import accuracy_score, balanced_accuracy_score
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from benchmarks.crc_slides import LabelledTile, jpegs_of, lay_out, tiles_in
+from benchmarks.crc_cells import TEST_SLIDES, TESTED, make_tile_sets
 from benchmarks.machine import circumstances
-from pipeline.cohort.manifest import Cohort
-from pipeline.config import EvaluateConfig, InferConfig, TileConfig
+from pipeline.config import EvaluateConfig, InferConfig
 from pipeline.evaluation.evaluate import THE_MODEL, evaluate_model
 from pipeline.evaluation.froc import FALSE_POSITIVES_PER_SLIDE, Froc
 from pipeline.inference.infer import infer_slide
@@ -46,16 +44,8 @@ from pipeline.inference.predictor import Predictor
 from pipeline.launch import train
 from pipeline.project import Project
 from pipeline.tiles.dataset import TileDataset
-from tests.crc_project import make_tile_set
 
-CELL_UM = 112.0
 LESIONS = ("AC", "S", "T", "V")
-CLASSES = ("AC", "H", "S", "T", "V")
-VAL_TILES = 30
-"""Of each class."""
-TEST_SLIDES = ("test_10", "test_12", "labelled_test")
-TESTED = ("mosaics", "labelled")
-LABELLED = "Flagy+Colorectal_Carcinoma_Classifier/images"
 RECIPE = """
 [data]
 tile_set = "train"
@@ -126,55 +116,16 @@ def measure(project: Project, data: Path, options: argparse.Namespace) -> dict[s
         "benchmark": "crc_mosaic",
         "model": trained.best,
         "training_s": round(training_s),
-        "network": {name: _rounded(found.by_method[THE_MODEL]) for name, found in evaluations.items()},
+        "network": {name: rounded(found.by_method[THE_MODEL]) for name, found in evaluations.items()},
         "colour, texture, logistic regression": {name: accuracies(project, name, without) for name in TESTED},
         "froc": {found.class_name: _sensitivities(found) for found in evaluations["mosaics"].froc},
         "settings": {key: value for key, value in vars(options).items() if key != "folder"},
     }
 
 
-def make_tile_sets(project: Project, data: Path, tile_px: int) -> dict[str, Cohort]:
-    """Ingest the mosaics and the labelled tiles' slides, and cut them; the manifest of each tile set, by its name."""
-    project.root.mkdir(parents=True, exist_ok=True)
-    mosaics = sorted((data / "crc-mosaic").glob("*.tiff"))
-    laid = _labelled_slides(project, data / LABELLED, [path for path in mosaics if path.stem.startswith("train")])
-    chosen = {
-        "train": [path for path in (*mosaics, *laid) if path.stem not in TEST_SLIDES],
-        "mosaics": mosaics,
-        "labelled": [path for path in laid if path.stem in TEST_SLIDES],
-    }
-    shared_px = {"train": tile_px // 2, "mosaics": 0, "labelled": 0}
-    cohorts = {}
-    for name, slides in chosen.items():
-        tiles = TileConfig(
-            tile_px=tile_px, mpp=CELL_UM / tile_px, overlap_px=shared_px[name], min_label_fraction=0.9, classes=CLASSES
-        )
-        cohorts[name] = make_tile_set(project, name, slides, _split, tiles)
-    return cohorts
-
-
-def _labelled_slides(project: Project, folder: Path, train_mosaics: list[Path]) -> list[Path]:
-    """Slides of the published tiles: those for training that are in no mosaic, and those for testing."""
-    in_mosaics = set().union(*map(jpegs_of, train_mosaics))
-    slides = [project.root / "labelled_val.tiff", project.root / "labelled_test.tiff"]
-    for slide, split in zip(slides, ("training", "test"), strict=True):
-        if not slide.exists():
-            unseen = [tile for tile in tiles_in(folder / split) if tile.jpeg not in in_mosaics]
-            lay_out(slide, unseen if split == "test" else _some_of_each(unseen))
-    return slides
-
-
-def _some_of_each(tiles: list[LabelledTile]) -> list[LabelledTile]:
-    return [tile for name in CLASSES for tile in [t for t in tiles if t.class_name == name][:VAL_TILES]]
-
-
-def _split(slide_id: str) -> str:
-    return "test" if slide_id in TEST_SLIDES else "val" if slide_id == "labelled_val" else "train"
-
-
-def fitted_without_network(project: Project) -> Pipeline:
-    """Logistic regression on colour and texture of the cells of the training mosaics."""
-    dataset = TileDataset(project.root, "mosaics")
+def fitted_without_network(project: Project, tile_set: str = "mosaics") -> Pipeline:
+    """Logistic regression on colour and texture of the training cells of a tile set."""
+    dataset = TileDataset(project.root, tile_set)
     features, labels = _cells(dataset, "train")
     model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=5000, class_weight="balanced"))
     return model.fit(features, labels)
@@ -216,7 +167,7 @@ def _sensitivities(found: Froc) -> dict[str, Any]:
     return {"score": found.score.value, "sensitivity": dict(by_rate), "lesions": found.lesions}
 
 
-def _rounded(values: dict[str, float | None]) -> dict[str, float | None]:
+def rounded(values: dict[str, float | None]) -> dict[str, float | None]:
     return {name: None if value is None else round(float(value), 3) for name, value in values.items()}
 
 

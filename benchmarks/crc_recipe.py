@@ -1,0 +1,102 @@
+"""The shipped recipe `crc_mosaic.toml`: how long it trains, when nothing more comes of it, and how good it is.
+
+    GEMSLIDE_TEST_DATA=… .venv/bin/python -m benchmarks.crc_recipe [--folder DIR] [--recipe crc_mosaic.toml] [--seed N]
+
+Trained on slides `train_0` to `train_2` of crc-mosaic and on the published training tiles that are in none of them,
+laid out as a slide (`benchmarks.crc_cells`). The 500 published test tiles and the mosaics of test tiles come from other
+slides. They choose nothing: no epoch, no setting. The network that is tested is that of the last epoch, whatever
+validation says of it.
+
+Beside it colour, texture and logistic regression, fitted on the same cells. Prints a JSON line; the committed ones are
+in benchmarks/results/crc_recipe.jsonl.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.crc_cells import TEST_SLIDES, TESTED, make_tile_sets
+from benchmarks.crc_mosaic import LESIONS, accuracies, fitted_without_network, rounded
+from benchmarks.machine import circumstances
+from pipeline.config import EvaluateConfig, InferConfig
+from pipeline.evaluation.evaluate import THE_MODEL, evaluate_model
+from pipeline.inference.infer import infer_slide
+from pipeline.inference.predictor import Predictor
+from pipeline.launch import train
+from pipeline.project import Project
+from training.config import find_recipe, load_recipe
+
+TILE_PX = 56
+NO_MORE = 0.01
+"""Of validation accuracy, below the mean of the last tenth of the epochs: from there on it is a plateau."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--folder", type=Path, help="keep the project there; ingested slides are used again")
+    parser.add_argument("--recipe", type=Path, default=Path("crc_mosaic.toml"))
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    data = Path(os.environ["GEMSLIDE_TEST_DATA"])
+    with tempfile.TemporaryDirectory(prefix="gemslide-bench-") as temporary:
+        project = Project(options.folder or Path(temporary))
+        line = measure(project, data, find_recipe(options.recipe), options.seed)
+    print(json.dumps({**line, **circumstances("benchmarks.crc_recipe")}), flush=True)
+
+
+def measure(project: Project, data: Path, shipped: Path, seed: int) -> dict[str, Any]:
+    """Train, predict, evaluate; and the same for the method without a network."""
+    project.root.mkdir(parents=True, exist_ok=True)
+    recipe = project.root / shipped.name
+    recipe.write_text(re.sub(r"^seed = .*$", f"seed = {seed}", shipped.read_text(), flags=re.MULTILINE))
+    loaded = load_recipe(recipe)
+    tile_set, num_ranks = loaded.data.tile_set, loaded.parallel.data_parallel
+    cohorts = make_tile_sets(project, data, TILE_PX, train=tile_set, with_published=True)
+    start = time.perf_counter()
+    trained = train(recipe, project.root, num_ranks)
+    seconds = time.perf_counter() - start
+    predictor = Predictor.load(project.models_dir / trained.last)
+    for slide_id in TEST_SLIDES:
+        infer_slide(slide_id, predictor, project, InferConfig(views="all"))
+    config = EvaluateConfig(lesion_classes=LESIONS)
+    evaluations = {
+        name: evaluate_model(project, trained.last, name, config, with_baselines=False, cohort=cohorts[name])
+        for name in TESTED
+    }
+    without = fitted_without_network(project, tile_set)
+    return {
+        "benchmark": "crc_recipe",
+        "recipe": shipped.name,
+        "seed": seed,
+        "model": trained.last,
+        "training_s": round(seconds),
+        **_course(project, seconds),
+        "network": {name: rounded(found.by_method[THE_MODEL]) for name, found in evaluations.items()},
+        "colour, texture, logistic regression": {name: accuracies(project, name, without) for name in TESTED},
+    }
+
+
+def _course(project: Project, seconds: float) -> dict[str, Any]:
+    """Of the latest run: validation by epoch, and where the plateau begins."""
+    latest = max((project.root / "runs").glob("train-*.json"), key=lambda path: path.stat().st_mtime)
+    epochs = json.loads(latest.read_text())["epochs"]
+    accuracy = [epoch["accuracy"] for epoch in epochs]
+    last = accuracy[-max(len(accuracy) // 10, 1) :]
+    level = sum(last) / len(last) - NO_MORE
+    first = next(index for index, found in enumerate(accuracy, 1) if found >= level)
+    return {
+        "val_accuracy": [round(found, 3) for found in accuracy],
+        "plateau from epoch": first,
+        "plateau after s": round(seconds * first / len(accuracy)),
+    }
+
+
+if __name__ == "__main__":
+    main()
