@@ -18,7 +18,6 @@ import json
 import os
 import re
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
@@ -43,58 +42,65 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help="keep the project there; ingested slides are used again")
     parser.add_argument("--recipe", type=Path, default=Path("crc_mosaic.toml"))
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--trained", action="store_true", help="test what was trained last in --folder once more")
     options = parser.parse_args()
     data = Path(os.environ["GEMSLIDE_TEST_DATA"])
     with tempfile.TemporaryDirectory(prefix="gemslide-bench-") as temporary:
         project = Project(options.folder or Path(temporary))
-        line = measure(project, data, find_recipe(options.recipe), options.seed)
+        line = measure(project, data, find_recipe(options.recipe), options)
     print(json.dumps({**line, **circumstances("benchmarks.crc_recipe")}), flush=True)
 
 
-def measure(project: Project, data: Path, shipped: Path, seed: int) -> dict[str, Any]:
+def measure(project: Project, data: Path, shipped: Path, options: argparse.Namespace) -> dict[str, Any]:
     """Train, predict, evaluate; and the same for the method without a network."""
     project.root.mkdir(parents=True, exist_ok=True)
     recipe = project.root / shipped.name
-    recipe.write_text(re.sub(r"^seed = .*$", f"seed = {seed}", shipped.read_text(), flags=re.MULTILINE))
+    recipe.write_text(re.sub(r"^seed = .*$", f"seed = {options.seed}", shipped.read_text(), flags=re.MULTILINE))
     loaded = load_recipe(recipe)
     tile_set, num_ranks = loaded.data.tile_set, loaded.parallel.data_parallel
     cohorts = make_tile_sets(project, data, TILE_PX, train=tile_set, with_published=True)
-    start = time.perf_counter()
-    trained = train(recipe, project.root, num_ranks)
-    seconds = time.perf_counter() - start
-    predictor = Predictor.load(project.models_dir / trained.last)
+    if not options.trained:
+        train(recipe, project.root, num_ranks)
+    record = _latest_training(project)
+    model_id = record["models"]["last"]
+    predictor = Predictor.load(project.models_dir / model_id)
     for slide_id in TEST_SLIDES:
         infer_slide(slide_id, predictor, project, InferConfig(views="all"))
     config = EvaluateConfig(lesion_classes=LESIONS)
     evaluations = {
-        name: evaluate_model(project, trained.last, name, config, with_baselines=False, cohort=cohorts[name])
+        name: evaluate_model(project, model_id, name, config, with_baselines=False, cohort=cohorts[name])
         for name in TESTED
     }
     without = fitted_without_network(project, tile_set)
     return {
         "benchmark": "crc_recipe",
         "recipe": shipped.name,
-        "seed": seed,
-        "model": trained.last,
-        "training_s": round(seconds),
-        **_course(project, seconds),
+        "seed": options.seed,
+        "model": model_id,
+        "training_s": round(record["seconds"]["total"]),
+        **_course(record),
         "network": {name: rounded(found.by_method[THE_MODEL]) for name, found in evaluations.items()},
         "colour, texture, logistic regression": {name: accuracies(project, name, without) for name in TESTED},
     }
 
 
-def _course(project: Project, seconds: float) -> dict[str, Any]:
-    """Of the latest run: validation by epoch, and where the plateau begins."""
-    latest = max((project.root / "runs").glob("train-*.json"), key=lambda path: path.stat().st_mtime)
-    epochs = json.loads(latest.read_text())["epochs"]
-    accuracy = [epoch["accuracy"] for epoch in epochs]
+def _latest_training(project: Project) -> dict[str, Any]:
+    """The run record of the latest training."""
+    records = (json.loads(path.read_text()) for path in sorted(project.runs_dir.glob("*.json"), reverse=True))
+    found: dict[str, Any] = next(record for record in records if record["verb"] == "train")
+    return found
+
+
+def _course(record: dict[str, Any]) -> dict[str, Any]:
+    """Of a training: validation by epoch, and where the plateau begins."""
+    accuracy = [epoch["accuracy"] for epoch in record["epochs"]]
     last = accuracy[-max(len(accuracy) // 10, 1) :]
     level = sum(last) / len(last) - NO_MORE
     first = next(index for index, found in enumerate(accuracy, 1) if found >= level)
     return {
         "val_accuracy": [round(found, 3) for found in accuracy],
         "plateau from epoch": first,
-        "plateau after s": round(seconds * first / len(accuracy)),
+        "plateau after s": round(record["seconds"]["total"] * first / len(accuracy)),
     }
 
 
