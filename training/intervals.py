@@ -87,7 +87,7 @@ class _Figures:
         num_classes = probabilities_nk.shape[1]
         self._present = np.unique(labels)
         self._areas = (
-            [_Area(labels == k, probabilities_nk[:, k]) for k in range(num_classes)]
+            [Area(labels == k, probabilities_nk[:, k]) for k in range(num_classes)]
             if len(self._present) == num_classes
             else []
         )
@@ -104,7 +104,7 @@ class _Figures:
         return figures
 
 
-class _Area:
+class Area:
     """Area under the ROC curve of one class against the rest; scores are sorted once for all draws."""
 
     def __init__(self, positive: NDArray[np.bool_], scores: NDArray[np.float32]) -> None:

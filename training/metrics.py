@@ -8,8 +8,9 @@ import matplotlib
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.metrics import confusion_matrix, log_loss, roc_auc_score
 from torchmetrics.functional import classification
+
+from training.intervals import Area
 
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
@@ -28,20 +29,20 @@ def classification_metrics(labels: NDArray[np.int64], probabilities_nk: Probabil
     """
     predicted = probabilities_nk.argmax(1)
     exact = probabilities_nk.astype(np.float64)
-    exact /= exact.sum(1, keepdims=True)  # float32 rows miss 1 by more than scikit-learn allows
+    exact /= exact.sum(1, keepdims=True)  # float32 rows miss 1 by a little
     num_classes = probabilities_nk.shape[1]
     present = np.unique(labels)
     given, said = torch.from_numpy(exact), torch.from_numpy(labels)
     metrics = {
-        "loss": float(log_loss(labels, exact, labels=range(num_classes))),
+        "loss": float(-np.log(np.maximum(exact[np.arange(len(labels)), labels], np.finfo(float).eps)).mean()),
         "accuracy": float((predicted == labels).mean()),
         "balanced_accuracy": float(np.mean([(predicted[labels == k] == k).mean() for k in present])),
         "f1": float(classification.multiclass_f1_score(given, said, num_classes=num_classes, average="macro")),
         "calibration_error": float(classification.multiclass_calibration_error(given, said, num_classes=num_classes)),
     }
     if len(present) == num_classes:
-        areas = [roc_auc_score(labels == k, probabilities_nk[:, k]) for k in range(num_classes)]
-        metrics["auc"] = float(np.mean(areas))
+        areas = [Area(labels == k, probabilities_nk[:, k]) for k in range(num_classes)]
+        metrics["auc"] = float(np.mean([area.weighted(np.ones(len(labels))) for area in areas]))
     return {name: value for name, value in metrics.items() if np.isfinite(value)}
 
 
@@ -67,7 +68,9 @@ def confusion_image(
     labels: NDArray[np.int64], probabilities_nk: Probabilities, classes: tuple[str, ...]
 ) -> NDArray[np.uint8]:
     """Confusion matrix as an image, uint8 (height, width, 3)."""
-    counts = confusion_matrix(labels, probabilities_nk.argmax(1), labels=range(len(classes)))
+    said = torch.from_numpy(probabilities_nk.argmax(1))
+    found = classification.multiclass_confusion_matrix(said, torch.from_numpy(labels), num_classes=len(classes))
+    counts = found.numpy()
     figure, axes = plt.subplots(figsize=(4, 3.6), dpi=100)
     axes.imshow(counts, cmap="Blues")
     axes.set(xticks=range(len(classes)), yticks=range(len(classes)), xlabel="predicted", ylabel="label")

@@ -12,7 +12,6 @@ from training.averaging import WeightAverage
 from training.config import Recipe
 from training.engine.engine import Engine
 from training.errors import ImplausibleOutputError
-from training.metrics import classification_metrics, confusion_image, slide_metrics, tile_image
 from training.models.build import outputs_of, probabilities
 from training.tile_batch import TileBatch
 from training.tile_dataset import TileSource, labelled, read_tiles
@@ -36,6 +35,8 @@ class Validation:
 
     def metrics(self, probabilities_nk: NDArray[np.float32]) -> dict[str, float]:
         """At the level of tiles, and of slides where the dataset says whose its tiles are."""
+        from training.metrics import classification_metrics, slide_metrics  # a second, for which no first step waits
+
         slides: NDArray[np.str_] | None = getattr(self._source, "slides", None)
         by_tile = classification_metrics(self.labels, probabilities_nk)
         by_slide = {} if slides is None else slide_metrics(self.labels, probabilities_nk, slides[self.tiles])
@@ -43,6 +44,8 @@ class Validation:
 
     def images(self, probabilities_nk: NDArray[np.float32]) -> dict[str, NDArray[np.uint8]]:
         """For the log: the confusion matrix, and some tiles with what was said of them."""
+        from training.metrics import confusion_image, tile_image
+
         shown = np.linspace(0, len(self.tiles) - 1, min(SHOWN_TILES, len(self.tiles))).astype(int)
         pixels = read_tiles(self._source, self.tiles[shown], self._pool)
         return {

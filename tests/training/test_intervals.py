@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from sklearn.metrics import roc_auc_score
+from sklearn.metrics import log_loss, roc_auc_score
 
 from training.intervals import DRAWS, Intervals, _Figures, bootstrap_intervals
 from training.metrics import classification_metrics
@@ -23,6 +23,10 @@ def test_with_every_patient_drawn_once_the_figures_are_the_reported_ones():
 
     for name, value in _Figures(labels, probabilities).weighted(np.ones(len(labels))).items():
         assert value == pytest.approx(reported[name], abs=1e-12), name
+    areas = [roc_auc_score(labels == k, probabilities[:, k]) for k in range(probabilities.shape[1])]
+    assert reported["auc"] == pytest.approx(np.mean(areas), abs=1e-12)
+    exact = probabilities.astype(float) / probabilities.astype(float).sum(1, keepdims=True)
+    assert reported["loss"] == pytest.approx(log_loss(labels, exact), abs=1e-12)
 
 
 def test_a_patient_drawn_twice_counts_twice_as_in_scikit_learn():
