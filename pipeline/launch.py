@@ -1,4 +1,4 @@
-"""Starting modules of training as processes of their own; of a run a check first, then one process per rank."""
+"""Starting modules of training as processes of their own: of a run one process per rank."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from training.foundation.errors import BY_CODE
 from training.foundation.process import die_with_parent
 
 GRACE_S = 40.0
-"""torchrun itself waits 30 s for its ranks before it kills them."""
+"""`training.local_ranks` itself waits 30 s for its ranks before it kills them."""
 
 
 @dataclass(frozen=True)
@@ -38,28 +38,29 @@ def train(
         fresh: begin anew where there are checkpoints of the run.
 
     Raises:
-        GemslideError: with the code of whatever the check before the start found.
+        GemslideError: with the code of whatever the ranks found wrong before they started.
         ProcessFailedError: the run itself failed; what it said stands above.
     """
-    given = [] if threads is None else [f"--threads={threads}"]
-    checked = _check(recipe, project, num_ranks, given)
     with tempfile.TemporaryDirectory(prefix="gemslide-") as folder:
-        models_json = Path(folder) / "models.json"
-        arguments = [str(recipe), "--project", str(project), "--models-json", str(models_json), *given]
+        outcome_json = Path(folder) / "outcome.json"
+        arguments = [str(recipe), "--project", str(project), "--outcome-json", str(outcome_json)]
+        arguments += [] if threads is None else [f"--threads={threads}"]
         arguments += ["--fresh"] if fresh else []
         launcher = ["-m", "training.local_ranks", f"--nproc-per-node={num_ranks}"]
-        module = ["-m", "training.train"]
-        command = [sys.executable, *(launcher if num_ranks > 1 else []), *module, *arguments]
+        command = [sys.executable, *(launcher if num_ranks > 1 else []), "-m", "training.train", *arguments]
         before = _records(project)
-        # Set, so that libraries which look before a rank has read its recipe agree, and torchrun shows no banner.
-        code = _run(command, {**os.environ, "OMP_NUM_THREADS": str(checked["threads"])})
-        if code or not models_json.exists():
-            record = ", ".join(sorted(_records(project) - before)) or "none, it ended before it could write one"
-            raise ProcessFailedError(
-                f"training {recipe.name} on {num_ranks} {'rank' if num_ranks == 1 else 'ranks'} "
-                f"{_ending(code)}. What it said stands above; run record: {record}. No model package was written."
-            )
-        return TrainingResult(**json.loads(models_json.read_text(encoding="utf-8")))
+        # Until a rank has read its recipe: libraries that look then would else take every core of the machine.
+        code = _run(command, {**os.environ, "OMP_NUM_THREADS": "1"})
+        outcome: dict[str, Any] = json.loads(outcome_json.read_text("utf-8")) if outcome_json.exists() else {}
+    if refused := outcome.get("refused"):
+        raise BY_CODE.get(refused["code"], BadRecipeError)(refused["message"])
+    if code or not outcome:
+        record = ", ".join(sorted(_records(project) - before)) or "none, it ended before it could write one"
+        raise ProcessFailedError(
+            f"training {recipe.name} on {num_ranks} {'rank' if num_ranks == 1 else 'ranks'} "
+            f"{_ending(code)}. What it said stands above; run record: {record}. No model package was written."
+        )
+    return TrainingResult(**outcome)
 
 
 def _records(project: Path) -> set[str]:
@@ -80,7 +81,7 @@ def _run(command: list[str], environment: dict[str, str]) -> int:
 def _end(process: subprocess.Popen[bytes]) -> None:
     if process.poll() is not None:
         return
-    process.terminate()  # torchrun passes it on to its ranks and waits for them
+    process.terminate()  # local_ranks passes it on to its ranks and waits for them
     try:
         process.wait(timeout=GRACE_S)
     except subprocess.TimeoutExpired:
@@ -100,11 +101,6 @@ def show_plan(recipe: Path, project: Path, *, tile_px: int | None, svg: bool) ->
     """
     arguments = [str(recipe), "--project", str(project), *(["--svg"] if svg else [])]
     return ask("training.show_plan", [*arguments, *([f"--tile-px={tile_px}"] if tile_px else [])], "planning")
-
-
-def _check(recipe: Path, project: Path, num_ranks: int, given: list[str]) -> dict[str, Any]:
-    arguments = [str(recipe), "--project", str(project), "--nproc", str(num_ranks), *given]
-    return ask("training.preflight", arguments, "the check before training")
 
 
 def ask(module: str, arguments: list[str], what: str) -> dict[str, Any]:

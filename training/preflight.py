@@ -1,14 +1,8 @@
-"""`python -m training.preflight RECIPE --project DIR --nproc N`: would this run start?
-
-Says in one JSON line on standard output what is wrong, or what is going to happen, before any rank is started.
-"""
+"""Would this run start? Every rank asks, before any of them talks to another."""
 
 from __future__ import annotations
 
-import argparse
-import json
 import re
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +15,7 @@ from training.errors import BadRecipeError, GemslideError, WrongWorldSizeError
 from training.foundation.settings import replace
 from training.parallel_plan import blocks_of, plan_of
 from training.start_weights import StartWeights, find_start
-from training.tile_dataset import TileSource, check_enough, find_source, labelled, open_source
+from training.tile_dataset import TileSource, check_enough, find_source, open_source
 
 RECIPE_NAME = r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,54}"
 """With 9 characters of hash it makes a model id of at most 64."""
@@ -85,26 +79,3 @@ def dataset_error(recipe_name: Path) -> type[Exception]:
         return find_source(load_recipe(find_recipe(recipe_name)).data.source).Error
     except GemslideError:
         return GemslideError
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m training.preflight")
-    parser.add_argument("recipe", type=Path)
-    parser.add_argument("--project", type=Path, default=Path())
-    parser.add_argument("--nproc", type=int, default=1)
-    parser.add_argument("--threads", type=int)
-    arguments = parser.parse_args()
-    try:
-        checked = check_run(arguments.recipe, arguments.project, arguments.nproc, threads=arguments.threads)
-    except (GemslideError, dataset_error(arguments.recipe)) as error:
-        report = {"ok": False, "code": getattr(error, "code", "bad_recipe"), "message": str(error)}
-    else:
-        counts = {split: len(labelled(checked.source, split)) for split in ("train", "val", "test")}
-        threads = checked.recipe.train.threads
-        report = {"ok": True, "recipe": str(checked.recipe_path.absolute()), "tiles": counts, "threads": threads}
-    sys.stdout.write(json.dumps(report) + "\n")
-    return 0 if report["ok"] else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

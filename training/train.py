@@ -1,4 +1,4 @@
-"""Start of a training run: `torchrun --nproc-per-node N -m training.train RECIPE.toml --project DIR`.
+"""A rank of a training run: `torchrun --nproc-per-node N -m training.train RECIPE.toml --project DIR`.
 
 Every rank checks the same recipe against the same tiles before any of them talks to another, so that a mistake is
 one message and not a hang.
@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -21,13 +22,13 @@ from training.foundation.errors import GemslideError, ImplausibleOutputError
 from training.foundation.leftovers import recover_folder
 from training.foundation.process import die_with_parent
 from training.foundation.run_record import own_run_id
+from training.local_ranks import INTERRUPTED, MEETING_VARIABLE, REFUSED
 from training.preflight import Checked, check_run, dataset_error
 from training.rank_log import RankLog, last_words, log_path
 from training.run_state import CHECKPOINTS
 from training.threads import use_threads
 from training.trainer import Trainer
 
-INTERRUPTED = 130
 MOST_NAMED = 8
 """Ranks, in an error."""
 
@@ -42,8 +43,8 @@ def main() -> int:
         checked = check_run(arguments.recipe, arguments.project, world_size, threads=arguments.threads)
     except for_people as error:
         if rank == 0:  # every rank found the same
-            _say(error)
-        return 1
+            _refuse(error, arguments.outcome_json)
+        return REFUSED
     try:
         models = _run(checked, arguments, rank, world_size)
     except for_people as error:
@@ -58,8 +59,8 @@ def main() -> int:
         if rank == 0:
             sys.stderr.write("interrupted; no model package was written\n")
         return INTERRUPTED
-    if rank == 0 and arguments.models_json:
-        arguments.models_json.write_text(json.dumps(models), encoding="utf-8")
+    if rank == 0 and arguments.outcome_json:
+        arguments.outcome_json.write_text(json.dumps(models), encoding="utf-8")
     return 0
 
 
@@ -68,7 +69,11 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("recipe", type=Path, help="recipe file, or the name of a shipped one")
     parser.add_argument("--project", type=Path, default=Path(), help="project folder (default: this one)")
     parser.add_argument("--threads", type=int, help="of each rank, within an operation (default: the recipe's)")
-    parser.add_argument("--models-json", type=Path, help="write {best, last} model ids here")
+    parser.add_argument(
+        "--outcome-json",
+        type=Path,
+        help="write what came of it here: {best, last} model ids, or {refused: {code, message}}",
+    )
     parser.add_argument("--fresh", action="store_true", help="begin anew, whatever checkpoints there are")
     return parser.parse_args()
 
@@ -90,6 +95,15 @@ def _stop_on_request() -> None:
         die_with_parent()
 
 
+def _refuse(error: Exception, outcome_json: Path | None) -> None:
+    """Say why nothing starts: to whoever started this rank where it asked to be told, else to people."""
+    if outcome_json is None:
+        _say(error)
+    else:
+        refused = {"code": getattr(error, "code", "bad_recipe"), "message": str(error)}
+        outcome_json.write_text(json.dumps({"refused": refused}), encoding="utf-8")
+
+
 def _say(error: Exception, rank: int | None = None) -> None:
     where = "" if rank is None or isinstance(error, LostPeerError) else f"rank {rank}: "
     sys.stderr.write(f"error [{getattr(error, 'code', 'bad_recipe')}]: {where}{error}\n")
@@ -104,7 +118,9 @@ def _train(checked: Checked, project_dir: Path, world_size: int, *, fresh: bool)
     if world_size > 1:
         # NCCL takes no two ranks on one GPU.
         timeout_s = checked.recipe.parallel.timeout_s
-        ranks = connect_ranks(timeout_s=timeout_s, device=device, backend="gloo" if is_shared else None)
+        ranks = connect_ranks(
+            timeout_s=timeout_s, device=device, backend="gloo" if is_shared else None, **_meeting(world_size)
+        )
     run_id = ranks.of_first(own_run_id())
     log = RankLog(project_dir / "runs", run_id, ranks.rank)
     ended_well = False
@@ -118,6 +134,14 @@ def _train(checked: Checked, project_dir: Path, world_size: int, *, fresh: bool)
     finally:
         log.close(ended_well=ended_well)
         ranks.close()
+
+
+def _meeting(world_size: int) -> dict[str, Any]:
+    """Where the ranks find each other: in a file on one machine, at torchrun's address else."""
+    if MEETING_VARIABLE not in os.environ:
+        return {}
+    where = os.environ[MEETING_VARIABLE]
+    return {"init_method": f"file://{where}", "rank": int(os.environ["RANK"]), "num_ranks": world_size}
 
 
 def _said_last(project_dir: Path, run_id: str, ranks: list[int]) -> str:

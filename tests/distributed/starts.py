@@ -1,7 +1,7 @@
 """Two ways to start the ranks of a training run: as `gemslide train` does, and for less.
 
-`gemslide train` checks in a process of its own, and torchrun starts every rank as a new Python: four seconds of a core
-for each. Ranks that are forked from a server which has imported all that share the rest of the workflow.
+`gemslide train` starts every rank as a new Python: four seconds of a core for each. Ranks that are forked from a server
+which has imported all that share the rest of the workflow.
 """
 
 from __future__ import annotations

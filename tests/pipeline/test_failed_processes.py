@@ -5,7 +5,7 @@ import os
 import pytest
 
 from pipeline.errors import BadRecipeError, ProcessFailedError
-from pipeline.launch import train
+from pipeline.launch import show_plan, train
 from tests.small_road import share_tiles, write_recipe
 
 
@@ -16,19 +16,29 @@ def broken_torch(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
 
 
-def test_a_check_that_crashes_is_one_sentence_with_its_last_line(road, tmp_path, broken_torch, capfd):
+def test_a_process_that_crashes_is_one_sentence_with_its_last_line(road, tmp_path, broken_torch, capfd):
     recipe = write_recipe(tmp_path / "r.toml")
 
     with pytest.raises(ProcessFailedError) as failed:
-        train(recipe, road.project.root, 1)
+        show_plan(recipe, road.project.root, tile_px=None, svg=False)
 
     said = str(failed.value)
     assert failed.value.code == "failed_process"
-    assert said.startswith("the check before training failed: `python -m training.preflight` ended with exit code 1;")
+    assert said.startswith("planning failed: `python -m training.show_plan` ended with exit code 1;")
     assert "its last line: ImportError: libtorch.so: cannot open shared object file." in said
     assert "Traceback" not in said
     assert "\n" not in said
     assert "Traceback" in capfd.readouterr().err  # whole, above the message
+
+
+@pytest.mark.parametrize("num_ranks", [1, 2])
+def test_a_run_that_cannot_begin_names_its_exit_code(road, tmp_path, broken_torch, capfd, num_ranks):
+    recipe = write_recipe(tmp_path / "r.toml")
+
+    with pytest.raises(ProcessFailedError, match=r"training r\.toml on . ranks? ended with exit code 1\. What it said"):
+        train(recipe, road.project.root, num_ranks)
+
+    assert "libtorch.so: cannot open shared object file" in capfd.readouterr().err
 
 
 def test_a_run_that_fails_names_its_exit_code_and_its_record(road, tmp_path, capfd):
@@ -47,9 +57,12 @@ def test_a_run_that_fails_names_its_exit_code_and_its_record(road, tmp_path, cap
     assert "error [insane_output]: training diverged" in capfd.readouterr().err
 
 
-def test_a_check_that_answers_raises_what_its_code_says(road, tmp_path):
+@pytest.mark.parametrize("num_ranks", [1, 2])
+def test_what_ranks_refuse_is_raised_as_its_code_says_and_not_said_besides(road, tmp_path, capfd, num_ranks):
     recipe = write_recipe(tmp_path / "r.toml")
     recipe.write_text(recipe.read_text().replace("depth = 11", "depth = 12"))
 
     with pytest.raises(BadRecipeError, match="nearest are 11 and 20"):
-        train(recipe, road.project.root, 1)
+        train(recipe, road.project.root, num_ranks)
+
+    assert capfd.readouterr().err == ""
