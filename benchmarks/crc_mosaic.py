@@ -36,9 +36,11 @@ from sklearn.preprocessing import StandardScaler
 
 from benchmarks.crc_cells import TEST_SLIDES, TESTED, make_tile_sets
 from benchmarks.machine import circumstances
+from pipeline.cohort.manifest import Cohort
 from pipeline.config import EvaluateConfig, InferConfig
 from pipeline.evaluation.evaluate import THE_MODEL, evaluate_model
 from pipeline.evaluation.froc import FALSE_POSITIVES_PER_SLIDE, Froc
+from pipeline.evaluation.result import Evaluation
 from pipeline.inference.infer import infer_slide
 from pipeline.inference.predictor import Predictor
 from pipeline.launch import train
@@ -103,14 +105,7 @@ def measure(project: Project, data: Path, options: argparse.Namespace) -> dict[s
     start = time.perf_counter()
     trained = train(recipe, project.root, 1)
     training_s = time.perf_counter() - start
-    predictor = Predictor.load(project.models_dir / trained.best)
-    for slide_id in TEST_SLIDES:
-        infer_slide(slide_id, predictor, project, InferConfig(views=options.views))
-    config = EvaluateConfig(lesion_classes=LESIONS)
-    evaluations = {
-        name: evaluate_model(project, trained.best, name, config, with_baselines=False, cohort=cohorts[name])
-        for name in TESTED
-    }
+    evaluations = tested(project, trained.best, cohorts, options.views)
     without = fitted_without_network(project)
     return {
         "benchmark": "crc_mosaic",
@@ -120,6 +115,18 @@ def measure(project: Project, data: Path, options: argparse.Namespace) -> dict[s
         "colour, texture, logistic regression": {name: accuracies(project, name, without) for name in TESTED},
         "froc": {found.class_name: _sensitivities(found) for found in evaluations["mosaics"].froc},
         "settings": {key: value for key, value in vars(options).items() if key != "folder"},
+    }
+
+
+def tested(project: Project, model_id: str, cohorts: dict[str, Cohort], views: str) -> dict[str, Evaluation]:
+    """Predict the test slides with a model; its evaluation on each tile set that has test cells, by name."""
+    predictor = Predictor.load(project.models_dir / model_id)
+    for slide_id in TEST_SLIDES:
+        infer_slide(slide_id, predictor, project, InferConfig.model_validate({"views": views}))
+    config = EvaluateConfig(lesion_classes=LESIONS)
+    return {
+        name: evaluate_model(project, model_id, name, config, with_baselines=False, cohort=cohorts[name])
+        for name in TESTED
     }
 
 

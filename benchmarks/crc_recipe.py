@@ -21,13 +21,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks.crc_cells import TEST_SLIDES, TESTED, make_tile_sets
-from benchmarks.crc_mosaic import LESIONS, accuracies, fitted_without_network, rounded
+from benchmarks.crc_cells import TESTED, make_tile_sets
+from benchmarks.crc_mosaic import accuracies, fitted_without_network, rounded, tested
 from benchmarks.machine import circumstances
-from pipeline.config import EvaluateConfig, InferConfig
-from pipeline.evaluation.evaluate import THE_MODEL, evaluate_model
-from pipeline.inference.infer import infer_slide
-from pipeline.inference.predictor import Predictor
+from pipeline.evaluation.evaluate import THE_MODEL
 from pipeline.launch import train
 from pipeline.project import Project
 from training.config import find_recipe, load_recipe
@@ -63,14 +60,7 @@ def measure(project: Project, data: Path, shipped: Path, options: argparse.Names
         train(recipe, project.root, num_ranks)
     record = _latest_training(project)
     model_id = record["models"]["last"]
-    predictor = Predictor.load(project.models_dir / model_id)
-    for slide_id in TEST_SLIDES:
-        infer_slide(slide_id, predictor, project, InferConfig(views="all"))
-    config = EvaluateConfig(lesion_classes=LESIONS)
-    evaluations = {
-        name: evaluate_model(project, model_id, name, config, with_baselines=False, cohort=cohorts[name])
-        for name in TESTED
-    }
+    evaluations = tested(project, model_id, cohorts, "all")
     without = fitted_without_network(project, tile_set)
     return {
         "benchmark": "crc_recipe",
