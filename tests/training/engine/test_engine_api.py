@@ -24,8 +24,9 @@ def _alone(monkeypatch, one_thread):
 
 
 def run(*command: object, num_ranks: int = 1) -> str:
-    """Run a program as a user would, on a free port; its output."""
-    launcher = ["-m", "training.local_ranks", "--nproc-per-node", str(num_ranks)] if num_ranks > 1 else []
+    """Run a program as a user would, under torchrun where it has several ranks; its output."""
+    torchrun = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={num_ranks}"]
+    launcher = torchrun if num_ranks > 1 else []
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
         [sys.executable, *launcher, *map(str, command)],
