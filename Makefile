@@ -47,7 +47,8 @@ attack: $(STAMP) system
 	$(BIN)/python -m tests.attacks --seed $(SEED)
 
 # Everything that `make test` shortens, and its result in docs/proof.md; most of an hour on two cores. `.ci/prove.py --only WORD`: a part.
-prove: $(STAMP) system
+prove: $(STAMP)
+	.ci/system-packages --for-proof
 	$(BIN)/python .ci/prove.py --seed $(SEED) --cases $(CASES)
 
 # Plants the faults of tests/training/engine/mutants.toml one by one: do the tests notice? ONLY=transport: those of one file.

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,9 +18,11 @@ import pytest
 
 from pipeline.launch import train
 from tests.distributed.test_training_runs import wait_until
+from tests.slurm import cluster, missing_programs
 from tests.small_road import Way, share_tiles
 
 GEMSLIDE = Path(sys.executable).parent / "gemslide"
+SBATCH_SCRIPT = Path(__file__).parents[2] / "docs" / "workflows" / "train.sbatch"
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
 WAY = Way("master", num_stages=2)
 GRACE_S = 30.0
@@ -150,6 +153,26 @@ def test_two_agents_train_one_model_together(road, unbroken, tmp_path):
         running(command, tmp_path, OMP_NUM_THREADS="1") as other,
     ):
         assert (one.wait(240), other.wait(240)) == (0, 0), said_by(tmp_path)
+
+    assert models_of(tmp_path) == {unbroken.best, unbroken.last}
+
+
+@pytest.mark.prove
+def test_two_nodes_of_a_slurm_cluster_train_one_model_together(road, unbroken, tmp_path):
+    if missing := missing_programs():
+        pytest.skip(f"not installed: {', '.join(missing)} (Debian: slurm-wlm and munge)")
+    share_tiles(road.project, tmp_path)
+    search_path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    command = [
+        "sbatch", "--wait", "--gpus-per-node=0", "--cpus-per-task=1", "--output", tmp_path / "said.txt", SBATCH_SCRIPT,
+        write(tmp_path), tmp_path,
+    ]  # fmt: skip
+    with (
+        tempfile.TemporaryDirectory(prefix="slurm-") as folder,
+        cluster(Path(folder), cores=1, search_path=search_path) as environment,
+        running(command, tmp_path, **environment, RANKS_PER_NODE="1", OMP_NUM_THREADS="1") as process,
+    ):
+        assert process.wait(300) == 0, said_by(tmp_path)
 
     assert models_of(tmp_path) == {unbroken.best, unbroken.last}
 
