@@ -7,6 +7,7 @@ other slides than training tiles.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.crc_slides import LabelledTile, jpegs_of, lay_out, tiles_in
@@ -37,19 +38,21 @@ def make_tile_sets(
     project.root.mkdir(parents=True, exist_ok=True)
     mosaics = sorted((data / "crc-mosaic").glob("*.tiff"))
     train_mosaics = [path for path in mosaics if path.stem not in TEST_SLIDES]
-    published = _published_slides(project.root, data / LABELLED, train_mosaics)
+    names = ("train", "val", "test") if with_published else ("val", "test")
+    published = _published_slides(project.root, data / LABELLED, train_mosaics, names)
     chosen = {
-        train: [*train_mosaics, *([published["train"]] if with_published else []), published["val"]],
+        train: [*train_mosaics, *(published[name] for name in names if name != "test")],
         "mosaics": mosaics,
         "labelled": [published["test"]],
     }
     return {
-        name: make_tile_set(project, name, slides, _split, _tiles(tile_px, tile_px // 2 if name == train else 0))
+        name: make_tile_set(project, name, slides, _split, cells_of(tile_px, tile_px // 2 if name == train else 0))
         for name, slides in chosen.items()
     }
 
 
-def _tiles(tile_px: int, shared_px: int) -> TileConfig:
+def cells_of(tile_px: int, shared_px: int) -> TileConfig:
+    """How slides are cut into cells of so many pixels, of which neighbours share some."""
     return TileConfig(
         tile_px=tile_px, mpp=CELL_UM / tile_px, overlap_px=shared_px, min_label_fraction=0.9, classes=CLASSES
     )
@@ -59,9 +62,11 @@ def _split(slide_id: str) -> str:
     return "test" if slide_id in TEST_SLIDES else "val" if slide_id == "labelled_val" else "train"
 
 
-def _published_slides(folder: Path, published: Path, train_mosaics: list[Path]) -> dict[str, Path]:
-    """Slides of the published tiles: of those for training that are in no mosaic, of those for testing."""
-    slides = {name: folder / f"labelled_{name}.tiff" for name in ("train", "val", "test")}
+def _published_slides(
+    folder: Path, published: Path, train_mosaics: list[Path], names: Sequence[str]
+) -> dict[str, Path]:
+    """Slides of published tiles: for training and validating, of those that are in no mosaic; for testing, of all."""
+    slides = {name: folder / f"labelled_{name}.tiff" for name in names}
     missing = [name for name, path in slides.items() if not path.exists()]
     if missing:
         in_mosaics = set().union(*map(jpegs_of, train_mosaics))

@@ -1,6 +1,6 @@
-"""The shipped recipe `crc_mosaic.toml`: how long it trains, when nothing more comes of it, and how good it is.
+"""The shipped recipes for colorectal tissue: how long they train, when nothing more comes of it, and how good they are.
 
-    GEMSLIDE_TEST_DATA=… .venv/bin/python -m benchmarks.crc_recipe [--folder DIR] [--recipe crc_mosaic.toml] [--seed N]
+    GEMSLIDE_TEST_DATA=… .venv/bin/python -m benchmarks.crc_recipe [--folder DIR] [--recipe NAME.toml] [--seed N]
 
 Trained on slides `train_0` to `train_2` of crc-mosaic and on the published training tiles that are in none of them,
 laid out as a slide (`benchmarks.crc_cells`). The 500 published test tiles and the mosaics of test tiles come from other
@@ -58,7 +58,7 @@ def measure(project: Project, data: Path, shipped: Path, options: argparse.Names
     cohorts = make_tile_sets(project, data, TILE_PX, train=tile_set, with_published=True)
     if not options.trained:
         train(recipe, project.root, num_ranks)
-    record = _latest_training(project)
+    record = latest_training(project)
     model_id = record["models"]["last"]
     evaluations = tested(project, model_id, cohorts, "all")
     without = fitted_without_network(project, tile_set)
@@ -74,7 +74,7 @@ def measure(project: Project, data: Path, shipped: Path, options: argparse.Names
     }
 
 
-def _latest_training(project: Project) -> dict[str, Any]:
+def latest_training(project: Project) -> dict[str, Any]:
     """The run record of the latest training."""
     records = (json.loads(path.read_text()) for path in sorted(project.runs_dir.glob("*.json"), reverse=True))
     found: dict[str, Any] = next(record for record in records if record["verb"] == "train")

@@ -1,0 +1,102 @@
+"""What a recipe for colorectal tissue makes of looks that it was not trained on: the darkest tiles, and the lightest.
+
+    GEMSLIDE_TEST_DATA=… .venv/bin/python -m benchmarks.crc_left_out [--recipe crc_mosaic.toml] [--epochs 6]
+        [--change weight_decay=5e-3 …]
+
+Of the published training tiles a quarter of each class, its darkest tiles or its lightest, is left out and validates;
+the others are trained on. A network that has seen all slides is judged too well by tiles of the same slides, and the
+test tiles may choose nothing. Prints a JSON line; the committed ones are in benchmarks/results/crc_left_out.jsonl.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import imagecodecs
+
+from benchmarks.crc_cells import CLASSES, LABELLED, cells_of
+from benchmarks.crc_recipe import TILE_PX, latest_training
+from benchmarks.crc_slides import LabelledTile, lay_out, tiles_in
+from benchmarks.machine import circumstances
+from pipeline.launch import train
+from pipeline.project import Project
+from tests.crc_project import make_tile_set
+from training.config import find_recipe, load_recipe
+
+LEFT_OUT = {"darkest": slice(0, 1), "lightest": slice(3, 4)}
+"""Quarters of each class by lightness."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--recipe", type=Path, default=Path("crc_mosaic.toml"))
+    parser.add_argument("--epochs", type=int, default=6)
+    parser.add_argument("--change", nargs="*", default=[], metavar="KEY=VALUE", help="keys of the recipe")
+    options = parser.parse_args()
+    changes = dict(change.split("=", 1) for change in options.change)
+    recipe = changed(find_recipe(options.recipe).read_text(), {**changes, "epochs": str(options.epochs)})
+    tiles = tiles_in(Path(os.environ["GEMSLIDE_TEST_DATA"]) / LABELLED / "training")
+    line = {
+        "benchmark": "crc_left_out",
+        "recipe": options.recipe.name,
+        "changes": changes,
+        "epochs": options.epochs,
+        "balanced_accuracy": {look: balanced_accuracy(recipe, tiles, look) for look in LEFT_OUT},
+    }
+    print(json.dumps({**line, **circumstances("benchmarks.crc_left_out")}), flush=True)
+
+
+def changed(recipe: str, changes: dict[str, str]) -> str:
+    """A recipe's text with other values.
+
+    Raises:
+        SystemExit: it has no such key.
+    """
+    for key, value in changes.items():
+        recipe, found = re.subn(rf"^{re.escape(key)} = .*$", f"{key} = {value}", recipe, flags=re.MULTILINE)
+        if found != 1:
+            raise SystemExit(f"--change {key}={value}: the recipe has {found} lines `{key} = …`")
+    return recipe
+
+
+def balanced_accuracy(recipe_text: str, tiles: Sequence[LabelledTile], look: str) -> float:
+    """Of the network after its last epoch, on the tiles of a look, when it was trained on the others."""
+    with tempfile.TemporaryDirectory(prefix="gemslide-bench-") as folder:
+        project = Project(Path(folder))
+        recipe = project.root / "left_out.toml"
+        recipe.write_text(recipe_text)
+        loaded = load_recipe(recipe)
+        slides = {name: project.root / f"{name}.tiff" for name in ("train", "val")}
+        for name, chosen in apart(tiles, look).items():
+            lay_out(slides[name], chosen)
+        make_tile_set(project, loaded.data.tile_set, list(slides.values()), str, cells_of(TILE_PX, TILE_PX // 2))
+        train(recipe, project.root, loaded.parallel.data_parallel)
+        found: dict[str, Any] = latest_training(project)["epochs"][-1]
+        return round(found["balanced_accuracy"], 3)
+
+
+def apart(tiles: Sequence[LabelledTile], look: str) -> dict[str, list[LabelledTile]]:
+    """Tiles to train on, and those of a look."""
+    found: dict[str, list[LabelledTile]] = {"train": [], "val": []}
+    for name in CLASSES:
+        of_class = sorted((tile for tile in tiles if tile.class_name == name), key=_lightness)
+        quarter = len(of_class) // 4
+        begin, end = LEFT_OUT[look].start * quarter, LEFT_OUT[look].stop * quarter
+        found["val"] += of_class[begin:end]
+        found["train"] += of_class[:begin] + of_class[end:]
+    return found
+
+
+def _lightness(tile: LabelledTile) -> float:
+    return float(imagecodecs.jpeg_decode(tile.jpeg).mean())
+
+
+if __name__ == "__main__":
+    main()
