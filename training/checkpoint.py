@@ -86,9 +86,14 @@ class Checkpoints:
 
     def __init__(self, folder: Path, *, rank: int, ranks: Ranks, keep: int) -> None:
         self._folder, self._rank, self._ranks, self._keep = folder, rank, ranks, keep
+        self.went_on_after = 0
+        """The step of the checkpoint that the run has taken up."""
+        self._written: set[Path] = set()
 
     def write(self, own: Mapping[str, Tensor], state: RunState, **described: dict[str, Any]) -> None:
-        """Write what the ranks have, then let go of the oldest. An error leaves those that were there.
+        """Write what the ranks have, then let go of the oldest, and of those that were found damaged.
+
+        An error leaves all that were there.
 
         Args:
             own: what this rank speaks for.
@@ -103,7 +108,7 @@ class Checkpoints:
             partial = next(folder for folder in folders if folder is not None)
             parts = self._together(lambda: self._write_part(partial, own), during="writing a checkpoint")
             manifest = Manifest(state=state, parts=tuple(part for part in parts if part is not None), **described)
-            self._together(lambda: self._publish(stack, partial, manifest), during="publishing a checkpoint")
+            self._together(lambda: self._publish(stack, partial, manifest, final), during="publishing a checkpoint")
 
     def _together(self, work: Callable[[], T], *, during: str) -> list[T]:
         """What each rank's work gives, by rank; an error of one is raised on all."""
@@ -129,14 +134,21 @@ class Checkpoints:
         write_bytes_atomic(folder / name, data)
         return Part(file=name, sha256=hashlib.sha256(data).hexdigest(), bytes=len(data))
 
-    def _publish(self, stack: ExitStack, partial: Path, manifest: Manifest) -> None:
+    def _publish(self, stack: ExitStack, partial: Path, manifest: Manifest, final: Path) -> None:
         if self._rank == 0:
             write_bytes_atomic(partial / MANIFEST, manifest.model_dump_json(indent=1).encode())
             stack.close()
-            self._drop_old()
+            self._written.add(final)
+            self._drop_others()
 
-    def _drop_old(self) -> None:
-        for folder in _newest_first(self._folder)[self._keep :]:
+    def _drop_others(self) -> None:
+        """Only now that there is another whole one: what the run passed over when it went on, and the oldest."""
+        whole = [
+            folder
+            for folder in _newest_first(self._folder)
+            if folder in self._written or _step_of(folder) <= self.went_on_after
+        ]
+        for folder in set(_newest_first(self._folder)) - set(whole[: self._keep]):
             remove(folder)
 
 
@@ -153,7 +165,11 @@ def latest(folder: Path, decides: Mapping[str, Any]) -> tuple[Checkpoint | None,
 
 def _newest_first(folder: Path) -> list[Path]:
     names = (path for path in folder.iterdir() if _STEP.fullmatch(path.name)) if folder.is_dir() else ()
-    return sorted(names, key=lambda path: int(path.name.removeprefix("step-")), reverse=True)
+    return sorted(names, key=_step_of, reverse=True)
+
+
+def _step_of(folder: Path) -> int:
+    return int(folder.name.removeprefix("step-"))
 
 
 def _checked(folder: Path, decides: Mapping[str, Any]) -> Checkpoint:

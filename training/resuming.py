@@ -44,7 +44,7 @@ class Resuming:
         self._decides = what_decides(recipe, tiles_sha256, start.sha256 if start else None)
         train = recipe.train.model_dump(mode="json")
         self._arithmetic = {key: train[key] for key in ARITHMETIC} | {
-            "isa": instruction_set(), "device": engine.plan.device.type, "torch": torch.__version__,
+            "isa": instruction_set(), "device": _name_of(engine.plan.device), "torch": torch.__version__,
         }  # fmt: skip
         self.folder = project_dir / CHECKPOINTS / run_name(recipe_name, self._decides)
         self._checkpoints = Checkpoints(self.folder, rank=rank, ranks=engine, keep=recipe.checkpoint.keep)
@@ -103,8 +103,9 @@ class Resuming:
             raise UnreadableError(
                 f"{found.folder}: not a checkpoint of this run ({error}). Remove it, or start with --fresh."
             ) from error
-        self._engine.steps_done = state.steps_done
-        self._engine.loss_scale.value, self._engine.loss_scale.good_steps = state.loss_scale, state.good_steps
+        self._engine.steps_done = self._checkpoints.went_on_after = state.steps_done
+        if found.manifest.arithmetic.get("precision") == self._arithmetic["precision"]:  # else it begins anew
+            self._engine.loss_scale.value, self._engine.loss_scale.good_steps = state.loss_scale, state.good_steps
         return best
 
     def _best(self, state: RunState, tensors: dict[str, Tensor]) -> Epoch | None:
@@ -127,3 +128,8 @@ class Resuming:
         """Where the newest checkpoint is, for people."""
         found, _ = latest(self.folder, self._decides)
         return f"The last checkpoint is {found.folder}." if found else "There was no checkpoint yet."
+
+
+def _name_of(device: torch.device) -> str:
+    """Of two GPUs of one model it is the same."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type

@@ -7,6 +7,7 @@ which has imported all that share the rest of the workflow.
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import torch
 
 from pipeline.launch import TrainingResult, train
 from tests.distributed.launch import run_ranks
+from training.checkpoint import Checkpoints, Manifest
 from training.engine.allocator import keep_freed_memory
 from training.engine.ranks import LostPeerError, Ranks, alone
 from training.preflight import check_run
@@ -29,6 +31,8 @@ class Death:
 
     step: int
     action: int = 0
+    in_checkpoint: bool = False
+    """Instead when the first checkpoint from that step on is written, and only has no name yet."""
 
     def watch(self) -> Watcher:
         return Watcher(self)
@@ -41,7 +45,7 @@ class Watcher:
         self._death, self._seen = death, 0
 
     def __call__(self, step: int, what: object) -> None:
-        if step >= self._death.step:
+        if step >= self._death.step and not self._death.in_checkpoint:
             self._seen += 1
             if self._seen > self._death.action:
                 os._exit(0)
@@ -63,6 +67,8 @@ def _train(ranks: Ranks, recipe: Path, project: Path, death: Death | None) -> di
     keep_freed_memory()
     use_threads(checked.recipe.train.threads)
     watch = {"watch": death.watch()} if death else {}
+    if death and death.in_checkpoint:
+        _die_in_checkpoint(death.step)
     ranks = ranks if ranks.num_ranks > 1 else alone()
     try:
         return Trainer(checked, project, ranks, torch.device("cpu"), **watch).run()
@@ -70,3 +76,15 @@ def _train(ranks: Ranks, recipe: Path, project: Path, death: Death | None) -> di
         if death is None:
             raise
         return None  # its peer died first
+
+
+def _die_in_checkpoint(step: int) -> None:
+    """In this process, which is a rank's own."""
+    publish = Checkpoints._publish
+
+    def dying(self: Checkpoints, stack: ExitStack, partial: Path, manifest: Manifest, final: Path) -> None:
+        if manifest.state.steps_done >= step:
+            os._exit(0)
+        publish(self, stack, partial, manifest, final)
+
+    Checkpoints._publish = dying  # type: ignore[method-assign]

@@ -43,12 +43,13 @@ def tensors_of(rank, steps_done):
     return {f"weight/{rank}.w": torch.full((3, 2), float(steps_done)), f"optimizer/{rank}.w/m": torch.ones(3)}
 
 
-def write(folder, steps_done, *, num_ranks=2, keep=2, tensors=tensors_of):
-    """A checkpoint by some ranks; the errors that they end with."""
+def write(folder, steps_done, *, went_on_after=1000, num_ranks=2, keep=2, tensors=tensors_of):
+    """A checkpoint by some ranks of a run that went on after a step; the errors that they end with."""
     threads = Threads(num_ranks)
 
     def one(rank):
         checkpoints = Checkpoints(folder, rank=rank, ranks=threads.rank(rank), keep=keep)
+        checkpoints.went_on_after = went_on_after
         try:
             state = RunState(steps_done=steps_done)
             checkpoints.write(tensors(rank, steps_done), state, decides=DECIDES, arithmetic=ARITHMETIC)
@@ -145,6 +146,31 @@ def test_a_damaged_one_is_named_and_the_one_before_it_taken(tmp_path, damage, sa
     assert "step-00000020" in complaints[0]
     assert says in complaints[0]
     assert "Going on from an earlier one" in complaints[0]
+
+
+def test_a_run_that_had_to_go_back_keeps_what_it_writes_then_and_nothing_that_is_damaged(tmp_path):
+    """Damaged ones have higher numbers: they must not count as the newest, nor take the place of whole ones."""
+    for step in (10, 20, 30):
+        write(tmp_path, step, keep=3)
+    for step in (20, 30):
+        damaged_part(tmp_path / f"step-{step:08}")
+    assert latest(tmp_path, DECIDES)[0].manifest.state.steps_done == 10
+
+    write(tmp_path, 25, went_on_after=10, keep=3)
+
+    assert names(tmp_path) == ["step-00000010", "step-00000025"]
+
+
+@pytest.mark.parametrize("keep", [1, 2])
+def test_a_run_whose_checkpoints_are_all_damaged_begins_anew_and_can_go_on_from_there(tmp_path, keep):
+    for step in (100, 200):
+        write(tmp_path, step)
+        damaged_part(tmp_path / f"step-{step:08}")
+
+    write(tmp_path, 50, went_on_after=0, keep=keep)
+
+    assert names(tmp_path) == ["step-00000050"]
+    assert latest(tmp_path, DECIDES)[0].manifest.state.steps_done == 50
 
 
 def test_where_there_is_none_there_is_nothing_to_say(tmp_path):

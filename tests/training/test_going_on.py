@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 
 import pytest
 from safetensors.torch import load_file
+from torch.multiprocessing import ProcessRaisedException
 
 from pipeline.launch import TrainingResult
 from tests.distributed.starts import Death, train_forked, train_until_death
+from tests.small_disk import small_disk
 from tests.small_road import Way, share_tiles
 from training.checkpoint import MANIFEST
 from training.config import load_recipe
@@ -73,6 +76,7 @@ def check_equal(unbroken, folder, result):
         pytest.param(Death(7, 3), 5, id="in a backward"),
         pytest.param(Death(19), 15, id="in the first validation"),
         pytest.param(Death(21, 1), 20, id="in the second epoch"),
+        pytest.param(Death(8, in_checkpoint=True), 5, id="in a checkpoint"),
     ],
 )
 def test_a_run_of_one_process_goes_on_wherever_it_died(unbroken, road, tmp_path, death, last):
@@ -148,13 +152,44 @@ def test_a_run_that_goes_on_with_other_threads_says_that_bits_will_differ(road, 
     assert record(tmp_path)["resumed"]["differs"] == {"threads": [1, 2]}
 
 
-def test_a_moment_of_death_drawn_at_random_is_no_other(unbroken, road, tmp_path):
-    """Twice in one run; `make chaos` kills real processes fifty times."""
+def test_moments_of_death_drawn_at_random_are_no_others(unbroken, road, tmp_path):
+    """Five in one run; `make chaos` kills real processes fifty times."""
     share_tiles(road.project, tmp_path)
     recipe, draw = write(WAYS["single"], tmp_path / "r.toml", every=3), random.Random(15)
 
-    for until in (15, 38):
-        train_until_death(recipe, tmp_path, 1, Death(draw.randrange(4, until), draw.randrange(4)))
+    for until in (10, 16, 23, 30, 38):
+        train_until_death(recipe, tmp_path, 1, Death(draw.randrange(until - 6, until), draw.randrange(4)))
 
     assert load_recipe(recipe).checkpoint.every_steps == 3
     check_equal(unbroken, tmp_path, train_forked(recipe, tmp_path, 1))
+
+
+def test_a_run_whose_disk_was_full_goes_on_when_there_is_room_again(unbroken, road, tmp_path):
+    with small_disk(tmp_path / "disk", "size=20m") as project:
+        share_tiles(road.project, project)
+        recipe = write(WAYS["single"], project / "r.toml")
+        train_until_death(recipe, project, 1, Death(7))
+        filler = project / "filler"
+        filler.write_bytes(bytes(shutil.disk_usage(project).free - 200_000))
+        with pytest.raises(ProcessRaisedException, match="DiskFullError"):
+            train_forked(recipe, project, 1)
+        assert [path.name for path in project.glob("checkpoints/*/*")] == ["step-00000005"]
+        filler.unlink()
+
+        assert train_forked(recipe, project, 1) == unbroken[1]
+
+
+def test_a_loss_scale_is_taken_up_only_where_the_precision_is_the_same(road, tmp_path):
+    """That of fp16 would let a run in fp32 lose steps without a word; that of fp32 is none for fp16."""
+    share_tiles(road.project, tmp_path)
+    recipe = write(WAYS["single"], tmp_path / "r.toml")
+    train_until_death(recipe, tmp_path, 1, Death(6))
+    (path,) = tmp_path.glob(f"checkpoints/*/step-00000005/{MANIFEST}")
+    manifest = json.loads(path.read_text())
+    manifest["arithmetic"]["precision"], manifest["state"]["loss_scale"] = "fp16", 4096.0
+    path.write_text(json.dumps(manifest))
+
+    train_until_death(recipe, tmp_path, 1, Death(11))
+
+    (path,) = tmp_path.glob(f"checkpoints/*/step-00000010/{MANIFEST}")
+    assert json.loads(path.read_text())["state"]["loss_scale"] == 1.0
