@@ -7,20 +7,29 @@ from collections.abc import Iterator
 from training.config_parallel import ParallelConfig
 
 
-def spread_over(parallel: ParallelConfig, num_ranks: int) -> ParallelConfig:
+def spread_over(parallel: ParallelConfig, num_ranks: int, *, most_stages: int) -> ParallelConfig:
     """`parallel` for so many ranks: as many stages as it says where that fits, else the nearest number that does.
 
-    More stages come before fewer ones, which take more memory on each rank. One group of all ranks always fits.
+    More stages come before fewer ones, which take more memory on each rank.
 
     Args:
         num_ranks: 1 or more.
+        most_stages: how many blocks the network has.
+
+    Returns:
+        `parallel` as it is where nothing fits.
     """
     if parallel.world_size == num_ranks:
         return parallel
     microbatches = parallel.data_parallel * parallel.num_microbatches
-    num_stages = next(
-        stages for stages in _by_preference(parallel.num_stages, num_ranks) if microbatches % (num_ranks // stages) == 0
-    )
+    fitting = [
+        stages
+        for stages in _by_preference(parallel.num_stages, num_ranks)
+        if microbatches % (num_ranks // stages) == 0 and stages <= most_stages
+    ]
+    if not fitting:
+        return parallel
+    num_stages = fitting[0]
     groups = num_ranks // num_stages
     return ParallelConfig.model_validate(
         {

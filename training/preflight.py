@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from torch import nn
 
 from training.config import Recipe, find_recipe, load_recipe
 from training.elastic import spread_over
@@ -49,8 +50,11 @@ def check_run(recipe_name: Path, project_dir: Path, world_size: int, *, threads:
             f"{path.name}: the recipe's name becomes part of the model's. Rename the file to 1 to 55 letters, digits, "
             "dots, underscores or hyphens, not starting with a dot."
         )
+    source = open_source(recipe.data, project_dir)
+    blocks = _blocks_on_no_memory(recipe, path.name, source)
     if recipe.parallel.elastic:
-        recipe = recipe.model_copy(update={"parallel": spread_over(recipe.parallel, world_size)})
+        parallel = spread_over(recipe.parallel, world_size, most_stages=len(blocks))
+        recipe = recipe.model_copy(update={"parallel": parallel})
     parallel = recipe.parallel
     if parallel.world_size != world_size:
         raise WrongWorldSizeError(
@@ -59,18 +63,28 @@ def check_run(recipe_name: Path, project_dir: Path, world_size: int, *, threads:
             f"{parallel.world_size}` (torchrun: --nproc-per-node), or change [parallel] (`elastic = true` takes "
             "any number that gives the same result)."
         )
-    source = open_source(recipe.data, project_dir)
     check_enough(source, parallel.batch_size, recipe.model.num_classes, recipe.data.tile_set)
     try:
-        with torch.device("meta"):  # without memory: only whether there is such a network
-            blocks = blocks_of(recipe.model, source.tile_px)
         partition([1.0] * len(blocks), parallel.num_stages)
         if parallel.recompute_rule.prefix is not None:
             plan_of(recipe, blocks, source.tile_px, torch.device("cpu"))
     except ValueError as error:
-        raise BadRecipeError(f"{path.name}, tile set {recipe.data.tile_set!r}: {error}.") from error
+        raise _misfit(path.name, recipe, error) from error
     start = find_start(recipe.finetune, blocks, source.classes, project_dir)
     return Checked(recipe, path, source, start)
+
+
+def _blocks_on_no_memory(recipe: Recipe, name: str, source: TileSource) -> list[nn.Module]:
+    """The network, to see whether there is such a one and how many blocks it has."""
+    try:
+        with torch.device("meta"):
+            return blocks_of(recipe.model, source.tile_px)
+    except ValueError as error:
+        raise _misfit(name, recipe, error) from error
+
+
+def _misfit(name: str, recipe: Recipe, error: ValueError) -> BadRecipeError:
+    return BadRecipeError(f"{name}, tile set {recipe.data.tile_set!r}: {error}.")
 
 
 def dataset_error(recipe_name: Path) -> type[Exception]:

@@ -24,7 +24,7 @@ HYBRID = ParallelConfig(strategy="hybrid", num_stages=2, num_microbatches=4, mic
 def test_any_number_of_ranks_has_the_same_batch_and_micro_batches(
     num_ranks, strategy, num_stages, num_microbatches, data_parallel
 ):
-    spread = spread_over(HYBRID, num_ranks)
+    spread = spread_over(HYBRID, num_ranks, most_stages=9)
 
     found = (spread.strategy, spread.num_stages, spread.num_microbatches, spread.data_parallel)
     assert found == (strategy, num_stages, num_microbatches, data_parallel)
@@ -35,16 +35,25 @@ def test_any_number_of_ranks_has_the_same_batch_and_micro_batches(
 def test_chimera_on_an_odd_number_of_stages_is_1f1b():
     chimera = ParallelConfig(strategy="chimera", num_stages=4, num_microbatches=4)
 
-    assert spread_over(chimera, 5).strategy == "1f1b"
-    assert spread_over(chimera, 6).strategy == "chimera"
+    assert spread_over(chimera, 5, most_stages=9).strategy == "1f1b"
+    assert spread_over(chimera, 6, most_stages=9).strategy == "chimera"
 
 
 def test_ranks_that_cannot_share_out_the_micro_batches_evenly_hold_stages_instead():
     alone = ParallelConfig(strategy="ddp", num_microbatches=1, microbatch_size=2, data_parallel=4)
 
-    assert spread_over(alone, 2).strategy == "single"
-    spread = spread_over(alone, 3)
+    assert spread_over(alone, 2, most_stages=9).strategy == "single"
+    spread = spread_over(alone, 3, most_stages=9)
     assert (spread.strategy, spread.num_stages, spread.num_microbatches) == ("mp-basic", 3, 4)
+
+
+def test_a_network_of_few_blocks_is_spread_over_more_groups_instead():
+    deep = ParallelConfig(strategy="master", num_stages=4, num_microbatches=6)
+
+    assert spread_over(deep, 6, most_stages=9).num_stages == 6
+    spread = spread_over(deep, 6, most_stages=5)
+    assert (spread.num_stages, spread.data_parallel, spread.num_microbatches) == (3, 2, 3)
+    assert spread_over(deep, 7, most_stages=5) == deep
 
 
 def test_a_prefix_names_stages_and_cannot_be_elastic():
