@@ -1,4 +1,4 @@
-"""The average of the weights over the steps of a run (exponential: w̄ ← d w̄ + (1 − d) w), kept by those who own them.
+"""The average of the weights over the steps of a run (exponential: w̄ ← w̄ + (1 − d) (w − w̄)), by those who own them.
 
 Running statistics are averaged with the weights that they belong to. While a run is young the decay is lower,
 (1 + steps) / (10 + steps), so that the first weights, which are noise, are soon forgotten.
@@ -34,9 +34,11 @@ class WeightAverage:
         decay = min(self._decay, (1 + num_steps) / (10 + num_steps))
         average, live = self._pairs
         if average:
-            # Each product on its own: a fused one has other bits where a row ends than in its middle.
-            torch._foreach_mul_(average, decay)
-            torch._foreach_add_(average, torch._foreach_mul(live, 1 - decay))
+            # By the distance, so that weights that stand still, frozen ones, stay what they are to the last bit. Each
+            # product on its own: a fused one has other bits where a row ends than in its middle.
+            step = torch._foreach_sub(live, average)
+            torch._foreach_mul_(step, 1 - decay)
+            torch._foreach_add_(average, step)
         for name in self._counts:
             self._average[name].copy_(self._live[name])
 
