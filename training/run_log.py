@@ -82,7 +82,7 @@ class RunLog:
             self._record.extra["resumed"] = resumed.said
         if resumed.state.steps_done:
             self._record.extra["epochs"] = [dict(line) for line in resumed.state.epochs]
-            self._advance(resumed.state.steps_done)
+            self._advance.begin_at(resumed.state.steps_done)
             self._advance.say(f"going on after step {resumed.state.steps_done}, from {resumed.said['checkpoint']}")
             for key, (before, now) in resumed.said["differs"].items():
                 self._advance.say(

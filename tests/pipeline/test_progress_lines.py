@@ -8,7 +8,7 @@ import threading
 import pytest
 from rich.progress import Progress
 
-from pipeline.progress import bar
+from pipeline.progress import Advance, bar
 from training.foundation.progress_lines import ProgressLines, in_minutes, told_regularly
 
 
@@ -43,6 +43,17 @@ def test_a_line_says_done_total_rate_and_time_left(work):
         "infer S-1: 300 of 1500 (20%) after 1 min, 5 per s, 4 min left",
         "infer S-1: 330 of 1500 (22%) after 11 min, 30 per min, 39 min left",
     ]
+
+
+def test_what_was_done_before_says_nothing_of_the_speed(work):
+    progress, task, clock, written, lines = work
+    progress.update(task, total=10_000)
+    Advance(progress, task).begin_at(9000)
+    progress.advance(task, 20)
+    clock.now += 60
+    lines.tell()
+
+    assert written == ["infer S-1: 9020 of 10000 (90%) after 1 min, 20 per min, 49 min left"]
 
 
 def test_work_that_hangs_is_said_to_hang_and_for_how_long(work):

@@ -32,6 +32,11 @@ class Advance:
             (task,) = (task for task in self._progress.tasks if task.id == self._task)
             self._progress.update(self._task, total=(task.total or 0) + steps)
 
+    def begin_at(self, steps: int) -> None:
+        """So many steps were done before, by another process: they say nothing of this one's speed."""
+        if self._progress is not None and self._task is not None:
+            self._progress.reset(self._task, completed=steps, begun_at=steps)
+
     def describe(self, description: str) -> None:
         """Change the words before the bar."""
         if self._progress is not None and self._task is not None:

@@ -16,7 +16,7 @@ class ProgressLines:
     """Says how far a bar's task is: done of total, rate, time left; or for how long nothing was finished.
 
     Args:
-        task: counted by others.
+        task: counted by others; its field `begun_at` is how much was done before, by another process.
         write: takes one line.
     """
 
@@ -35,7 +35,7 @@ class ProgressLines:
         parts = [f"{done} after {in_minutes(now - self._start)}"]
         if not has_moved:
             parts.append(f"nothing finished for {in_minutes(now - self._moved)}")
-        elif rate := completed / (now - self._start):
+        elif rate := (completed - self._task.fields.get("begun_at", 0)) / (now - self._start):
             parts.append(f"{rate:.3g} per s" if rate >= 1 else f"{rate * 60:.3g} per min")
             parts += [f"{in_minutes((total - completed) / rate)} left"] if total else []
         self._write(f"{self._task.description}: {', '.join(parts)}")
