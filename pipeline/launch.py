@@ -47,7 +47,7 @@ def train(
         arguments += [] if threads is None else [f"--threads={threads}"]
         arguments += ["--fresh"] if fresh else []
         launcher = ["-m", "training.local_ranks", f"--nproc-per-node={num_ranks}"]
-        command = [sys.executable, *(launcher if num_ranks > 1 else []), "-m", "training.train", *arguments]
+        command = [sys.executable, *launcher, "-m", "training.train", *arguments]
         before = _records(project)
         # Until a rank has read its recipe: libraries that look then would else take every core of the machine.
         code = _run(command, {**os.environ, "OMP_NUM_THREADS": "1"})

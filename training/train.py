@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from training.engine.allocator import keep_freed_memory
-from training.engine.ranks import LostPeerError, alone, connect_ranks
+from training.engine.ranks import LostPeerError, alone, connect_ranks, is_first_start
 from training.foundation.errors import GemslideError, ImplausibleOutputError
 from training.foundation.leftovers import recover_folder
 from training.foundation.process import die_with_parent
@@ -42,7 +42,7 @@ def main() -> int:
     try:
         checked = check_run(arguments.recipe, arguments.project, world_size, threads=arguments.threads)
     except for_people as error:
-        if rank == 0:  # every rank found the same
+        if os.environ.get("LOCAL_RANK", "0") == "0":  # the others of this machine found the same
             _refuse(error, arguments.outcome_json)
         return REFUSED
     try:
@@ -83,8 +83,8 @@ def _run(checked: Checked, arguments: argparse.Namespace, rank: int, world_size:
         project: Path = arguments.project
         for folder in (project / "models", project / "runs", *(project / CHECKPOINTS).glob("*")):
             recover_folder(folder)
-    # Ranks that torchrun has started again go on from what the ranks before them have saved.
-    fresh = arguments.fresh and os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0"
+    # Ranks that torchrun has started again go on from what the ranks before them have saved. The first rank decides.
+    fresh = arguments.fresh and rank == 0 and is_first_start()
     return _train(checked, arguments.project, world_size, fresh=fresh)
 
 

@@ -24,15 +24,16 @@ from tests.small_road import Way, share_tiles
 GEMSLIDE = Path(sys.executable).parent / "gemslide"
 SBATCH_SCRIPT = Path(__file__).parents[2] / "docs" / "workflows" / "train.sbatch"
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
-WAY = Way("master", num_stages=2)
+WAYS = {1: Way("single"), 2: Way("master", num_stages=2)}
+"""By the number of ranks; the result is the same."""
 GRACE_S = 30.0
 """How long torchrun waits for ranks that it has asked to end."""
 
 pytestmark = pytest.mark.xdist_group("faults")
 
 
-def write(folder: Path, *, parallel: str = "") -> Path:
-    recipe = WAY.write(folder / "r.toml", steps=40)
+def write(folder: Path, way: Way = WAYS[2], *, parallel: str = "") -> Path:
+    recipe = way.write(folder / "r.toml", steps=40)
     text = recipe.read_text().replace("timeout_s = 120.0", f"timeout_s = 120.0\n{parallel}")
     recipe.write_text(text + "[checkpoint]\nevery_steps = 4\n")
     return recipe
@@ -85,12 +86,16 @@ def said_by(folder: Path) -> str:
     return (folder / "said.txt").read_text()
 
 
-def test_a_killed_rank_ends_the_run_by_name_and_the_same_command_goes_on_to_the_same_weights(road, unbroken, tmp_path):
+@pytest.mark.parametrize("num_ranks", [1, 2])
+def test_a_killed_rank_ends_the_run_by_name_and_the_same_command_goes_on_to_the_same_weights(
+    road, unbroken, tmp_path, num_ranks
+):
     share_tiles(road.project, tmp_path)
-    command = [GEMSLIDE, "train", write(tmp_path), "--project", tmp_path, "--nproc", 2]
+    recipe, last = write(tmp_path, WAYS[num_ranks]), num_ranks - 1
+    command = [GEMSLIDE, "train", recipe, "--project", tmp_path, "--nproc", num_ranks]
     with running(command, tmp_path) as process:
         wait_for_checkpoint(tmp_path)
-        victim = rank_process(1, process.pid)
+        victim = rank_process(last, process.pid)
         assert victim is not None
         victim.kill()
         killed_s = time.monotonic()
@@ -98,15 +103,15 @@ def test_a_killed_rank_ends_the_run_by_name_and_the_same_command_goes_on_to_the_
         assert time.monotonic() - killed_s < GRACE_S + 10
 
     said = " ".join(said_by(tmp_path).split())
-    assert "error [lost_peer]: rank 1 was ended by signal 9 (Killed)" in said
+    assert f"error [lost_peer]: rank {last} was ended by signal 9 (Killed)" in said
     assert "It was last in: 20" in said
     assert "Started again, the run goes on at its last checkpoint" in said
     assert "Traceback" not in said
-    (log,) = tmp_path.glob("runs/ranks/*/rank-00001.log")
+    (log,) = tmp_path.glob(f"runs/ranks/*/rank-{last:05}.log")
     assert str(log) in said
     assert not (tmp_path / "models").exists()
 
-    assert train(tmp_path / "r.toml", tmp_path, 2) == unbroken
+    assert train(recipe, tmp_path, num_ranks) == unbroken
     assert not list(tmp_path.glob("checkpoints/*"))
 
 
@@ -190,6 +195,20 @@ def test_when_a_machine_goes_the_other_goes_on_alone_to_the_same_weights(road, u
                 victim.kill()
             assert one.wait(500) == 0, said_by(tmp_path)
 
+    assert models_of(tmp_path) == {unbroken.best, unbroken.last}
+
+
+@pytest.mark.prove
+def test_a_machine_that_joins_does_not_make_a_fresh_run_begin_anew_again(road, unbroken, tmp_path):
+    share_tiles(road.project, tmp_path)
+    port = free_port()
+    command = [*agent(tmp_path, write(tmp_path, parallel="elastic = true"), "1:2", port, restarts=5), "--fresh"]
+    with running(command, tmp_path, OMP_NUM_THREADS="1") as one:
+        wait_for_checkpoint(tmp_path)
+        with running(command, tmp_path, OMP_NUM_THREADS="1") as other:
+            assert (one.wait(500), other.wait(500)) == (0, 0), said_by(tmp_path)
+
+    assert "going on after step" in said_by(tmp_path)
     assert models_of(tmp_path) == {unbroken.best, unbroken.last}
 
 
