@@ -49,19 +49,30 @@ def classification_metrics(labels: NDArray[np.int64], probabilities_nk: Probabil
 def slide_metrics(
     labels: NDArray[np.int64], probabilities_nk: Probabilities, slides: NDArray[np.str_]
 ) -> dict[str, float]:
-    """Accuracy, balanced accuracy and area of whole slides, by the mean of their tiles' probabilities.
+    """The figures of `classification_metrics` but the loss for whole slides, each named `slide_…`.
 
-    Only slides whose tiles all have one label have a label themselves; nothing is said where there are fewer than two.
+    Nothing is said where fewer than two slides have a label.
+    """
+    slide_labels, means = of_slides(labels, probabilities_nk, slides)
+    if len(slide_labels) < 2:
+        return {}
+    found = classification_metrics(slide_labels, means)
+    return {f"slide_{name}": value for name, value in found.items() if name != "loss"}
+
+
+def of_slides(
+    labels: NDArray[np.int64], probabilities_nk: Probabilities, slides: NDArray[np.str_]
+) -> tuple[NDArray[np.int64], Probabilities]:
+    """Labels of whole slides, and the means of their tiles' probabilities.
+
+    Only slides whose tiles all have one label have a label themselves; the others are left out.
     """
     names, first, index = np.unique(slides, return_index=True, return_inverse=True)
     is_one = np.array([(labels[index == slide] == labels[at]).all() for slide, at in enumerate(first)])
-    if is_one.sum() < 2:
-        return {}
     sums = np.zeros((len(names), probabilities_nk.shape[1]))
     np.add.at(sums, index, probabilities_nk)
     means = (sums / np.bincount(index)[:, None])[is_one].astype(np.float32)
-    found = classification_metrics(labels[first][is_one], means)
-    return {f"slide_{name}": found[name] for name in ("accuracy", "balanced_accuracy", "auc") if name in found}
+    return labels[first][is_one], means
 
 
 def confusion_image(

@@ -1,7 +1,8 @@
-"""When memory runs out in a step: where, how much was asked for, and which settings would have fitted."""
+"""When memory runs out: where, how much was asked for, and which settings would have fitted."""
 
 from __future__ import annotations
 
+import os
 import re
 import resource
 import traceback
@@ -29,8 +30,11 @@ _COPIES = 4
 
 
 @contextmanager
-def explained(engine: Engine, recipe: Recipe, tile_px: int) -> Iterator[None]:
+def explained(recipe: Recipe, tile_px: int, plan: Plan, engine: Engine | None = None) -> Iterator[None]:
     """Turn a lack of memory inside the block into an error that says where, and what would fit.
+
+    Args:
+        engine: whose blocks are at work; None: none is.
 
     Raises:
         OutOfMemoryError: memory ran out.
@@ -41,11 +45,12 @@ def explained(engine: Engine, recipe: Recipe, tile_px: int) -> Iterator[None]:
         if not is_out_of_memory(error):
             raise
         traceback.clear_frames(error.__traceback__)  # they hold what filled the memory
-        block = "" if engine.at_block is None else f" in block {engine.at_block} of the network"
+        at_block = None if engine is None else engine.at_block
+        block = "" if at_block is None else f" in block {at_block} of the network"
         raise OutOfMemoryError(
             f"memory ran out{block}: {_first_line(error)} This recipe keeps "
             f"{_gb(_kept(recipe, tile_px))} of activations and weights on its fullest rank; "
-            f"{_what_would_fit(recipe, tile_px, engine.plan)}"
+            f"{_what_would_fit(recipe, tile_px, plan)}"
         ) from error
 
 
@@ -57,7 +62,6 @@ def _first_line(error: BaseException) -> str:
 
 def _what_would_fit(recipe: Recipe, tile_px: int, plan: Plan) -> str:
     """Settings that keep less, those that change no result first."""
-    limit = limit_bytes(plan.device)
     parallel = recipe.parallel
     choices: dict[str, Recipe] = {}
     if not plan.compiled and plan.recompute == Recompute():
@@ -72,12 +76,24 @@ def _what_would_fit(recipe: Recipe, tile_px: int, plan: Plan) -> str:
     if parallel.microbatch_size > 1:
         half = parallel.microbatch_size // 2
         choices[f"[parallel] microbatch_size = {half}, which changes the result"] = _with(recipe, microbatch_size=half)
-    priced = [(name, _kept(choice, tile_px)) for name, choice in choices.items()]
-    fitting = [f"{name} ({_gb(needed)})" for name, needed in priced if needed <= _ROOM * limit]
+    priced = [(choice, name, _kept(choice, tile_px)) for name, choice in choices.items()]
+    fitting = [
+        f"{name} ({_gb(needed)})"
+        for choice, name, needed in priced
+        if needed <= _ROOM * limit_bytes(plan.device, _sharing(choice, recipe, plan.device))
+    ]
+    limit = f"{_gb(limit_bytes(plan.device, _sharing(recipe, recipe, plan.device)))} of memory for each rank"
     if fitting:
-        return f"of {_gb(limit)} of memory these would fit: {'; '.join(fitting)}."
-    tried = "; ".join(f"{name} ({_gb(needed)})" for name, needed in priced)
-    return f"none of these would fit {_gb(limit)} of memory: {tried}. Use smaller tiles, or more memory."
+        return f"of {limit} these would fit: {'; '.join(fitting)}."
+    tried = "; ".join(f"{name} ({_gb(needed)})" for _, name, needed in priced)
+    return f"none of these would fit {limit}: {tried}. Use smaller tiles, or more memory."
+
+
+def _sharing(choice: Recipe, recipe: Recipe, device: torch.device) -> float:
+    """How many ranks of a choice share one memory, if they are spread over machines as those of the recipe are."""
+    ranks_here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    memories = torch.cuda.device_count() if device.type == "cuda" else 1
+    return max(1.0, ranks_here * choice.parallel.world_size / recipe.parallel.world_size / memories)
 
 
 def _with(recipe: Recipe, **changes: object) -> Recipe:
@@ -99,11 +115,11 @@ def _kept(recipe: Recipe, tile_px: int) -> int:
     return max(rank.peak_bytes + _COPIES * rank.weight_bytes for rank in ranks)
 
 
-def limit_bytes(device: torch.device) -> int:
-    """The memory that this process may take at all."""
+def limit_bytes(device: torch.device, sharing: float = 1.0) -> int:
+    """The memory that this process may take at all, where so many share what there is."""
     if device.type == "cuda":
-        return int(torch.cuda.get_device_properties(device).total_memory)
-    limits = [psutil.virtual_memory().total]
+        return int(torch.cuda.get_device_properties(device).total_memory / sharing)
+    limits = [int(psutil.virtual_memory().total / sharing)]
     for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA):
         soft, _ = resource.getrlimit(kind)
         limits += [soft] if soft != resource.RLIM_INFINITY else []

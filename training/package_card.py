@@ -27,6 +27,8 @@ FIGURES = {
     "calibration_error": "calibration error (15 bins)",
     "slide_accuracy": "accuracy of slides (mean of their tiles)",
     "slide_balanced_accuracy": "balanced accuracy of slides",
+    "slide_f1": "F1 of slides",
+    "slide_calibration_error": "calibration error of slides",
     "slide_auc": "AUC of slides",
 }
 """Names of `training.metrics` for people."""

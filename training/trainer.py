@@ -5,13 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psutil
 import torch
+from numpy.typing import NDArray
 
 from training.augment import normalised
 from training.averaging import WeightAverage
@@ -54,7 +56,7 @@ class Trainer:
         )
         self.num_steps = train.steps or self._batches.steps_per_epoch * (train.epochs or 0)
         self._steps_per_epoch = train.steps or self._batches.steps_per_epoch
-        self.mean, self.std = channel_statistics(self.source, labelled(self.source, "train"))
+        self.mean, self.std = ranks.of_first(self._channel_statistics() if ranks.rank == 0 else None)
         self._pool = ThreadPoolExecutor(2)
         self._loss = loss_of(self.recipe.optim)
         self.peak_bytes: dict[str, Any] = {}
@@ -65,9 +67,10 @@ class Trainer:
         self._num_blocks = len(blocks)
         self.plan = plan_of(self.recipe, blocks, self.source.tile_px, device)
         prepare = partial(normalised, mean=self.mean, std=self.std)
-        self._engine = Engine(blocks, self.plan, ranks=ranks, prepare=prepare, watch=watch)
         decay = self.recipe.optim.ema_decay
-        self._average = WeightAverage(self._engine.own_state(), decay) if decay else None
+        with self._memory_explained():
+            self._engine = Engine(blocks, self.plan, ranks=ranks, prepare=prepare, watch=watch)
+            self._average = WeightAverage(self._engine.own_state(), decay) if decay else None
         self._validation = Validation(self.recipe, self.source, self._engine, self._pool)
         self._resuming = Resuming(
             self.recipe, self._recipe_name, project_dir, self._engine, rank=ranks.rank,
@@ -76,6 +79,13 @@ class Trainer:
         self._process = psutil.Process()
         self._state = RunState()
         self._best: Epoch | None = None
+
+    def _channel_statistics(self) -> tuple[list[float], list[float]]:
+        return channel_statistics(self.source, labelled(self.source, "train"))
+
+    def _memory_explained(self, engine: Engine | None = None) -> AbstractContextManager[None]:
+        """Where memory may run out; `engine`: in one of its blocks."""
+        return explained(self.recipe, self.source.tile_px, self.plan, engine)
 
     # --- the run ---------------------------------------------------------------------------------
 
@@ -149,7 +159,8 @@ class Trainer:
 
     def _save(self, log: RunLog | None) -> None:
         start = time.perf_counter()
-        self._resuming.save(self._state, self._best)
+        with self._memory_explained():
+            self._resuming.save(self._state, self._best)
         if log:
             log.checkpoint(time.perf_counter() - start)
 
@@ -181,7 +192,7 @@ class Trainer:
         self._engine.scale_lr(rate_at(self._state.steps_done, self.num_steps, self.recipe.optim))
         result: StepResult | None
         try:
-            with explained(self._engine, self.recipe, self.source.tile_px):
+            with self._memory_explained(self._engine):
                 result = self._engine.train_step(batch, self._loss, upcoming=upcoming)
         except NonFiniteError as error:
             self._check_may_skip(batch, error)
@@ -219,8 +230,7 @@ class Trainer:
 
     def _end_epoch(self, log: RunLog | None) -> Epoch:
         start = time.perf_counter()
-        probabilities_nk = self._validation.probabilities(self._average)
-        metrics = self._validation.metrics(probabilities_nk)
+        probabilities_nk, metrics = self._validated()
         self._state = self._state.after_epoch(metrics)
         epoch = self._epoch(metrics, probabilities_nk)
         if self._state.waited == 0:
@@ -232,10 +242,26 @@ class Trainer:
 
     def _end_of_resumed(self) -> Epoch:
         """Of a run that died after its last epoch: its weights are those of the checkpoint."""
-        probabilities_nk = self._validation.probabilities(self._average)
-        return self._epoch(self._validation.metrics(probabilities_nk), probabilities_nk)
+        probabilities_nk, metrics = self._validated()
+        return self._epoch(metrics, probabilities_nk)
 
-    def _epoch(self, metrics: dict[str, float], probabilities_nk: Any) -> Epoch:
+    def _validated(self) -> tuple[NDArray[np.float32], dict[str, float]]:
+        """What the network says of the validation tiles, and how good that is.
+
+        Raises:
+            ImplausibleOutputError: it is not finite.
+        """
+        with self._memory_explained(self._engine):
+            probabilities_nk = self._validation.probabilities(self._average)
+        if not np.isfinite(probabilities_nk).all():
+            raise ImplausibleOutputError(
+                f"training diverged: after step {self._state.steps_done - 1} the network's probabilities for "
+                f"{self._validation.not_finite(probabilities_nk)} are not finite. Lower [optim] lr (now "
+                f"{self.recipe.optim.lr}), or set clip_norm. No model package was written. {self._resuming.last_good()}"
+            )
+        return probabilities_nk, self._validation.metrics(probabilities_nk)
+
+    def _epoch(self, metrics: dict[str, float], probabilities_nk: NDArray[np.float32]) -> Epoch:
         own = self._average.own() if self._average else self._engine.own_state()
         kept = {name: tensor.detach().cpu().clone() for name, tensor in own.items()}
         return Epoch(len(self._state.epochs), kept, metrics, probabilities_nk)
@@ -244,7 +270,8 @@ class Trainer:
 
     def _write_packages(self, log: RunLog | None, last: Epoch, looks: Looks | None) -> dict[str, str]:
         best = self._best or last
-        states = [self._engine.share_state(epoch.own) for epoch in (best, last)]
+        with self._memory_explained():
+            states = [self._engine.share_state(epoch.own) for epoch in (best, last)]
         if log is None or looks is None:
             return {}
         facts = RunFacts(

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from training.averaging import WeightAverage
 from training.config import Recipe
 from training.engine.engine import Engine
-from training.errors import ImplausibleOutputError
 from training.models.build import outputs_of, probabilities
 from training.tile_batch import TileBatch
 from training.tile_dataset import TileSource, labelled, read_tiles
@@ -30,6 +29,12 @@ class Validation:
         self._recipe, self._source, self._engine, self._pool = recipe, source, engine, pool
 
     @property
+    def _slides(self) -> NDArray[np.str_]:
+        """Whose the tiles are; where the dataset does not say, of one slide."""
+        slides: NDArray[np.str_] | None = getattr(self._source, "slides", None)
+        return np.zeros(len(self.tiles), "U1") if slides is None else slides[self.tiles]
+
+    @property
     def labels(self) -> NDArray[np.int64]:
         return np.asarray(self._source.labels[self.tiles])
 
@@ -37,19 +42,19 @@ class Validation:
         """At the level of tiles, and of slides where the dataset says whose its tiles are."""
         from training.metrics import classification_metrics, slide_metrics  # a second, for which no first step waits
 
-        slides: NDArray[np.str_] | None = getattr(self._source, "slides", None)
         by_tile = classification_metrics(self.labels, probabilities_nk)
-        by_slide = {} if slides is None else slide_metrics(self.labels, probabilities_nk, slides[self.tiles])
-        return by_tile | by_slide
+        return by_tile | slide_metrics(self.labels, probabilities_nk, self._slides)
 
     def images(self, probabilities_nk: NDArray[np.float32]) -> dict[str, NDArray[np.uint8]]:
-        """For the log: the confusion matrix, and some tiles with what was said of them."""
-        from training.metrics import confusion_image, tile_image
+        """For the log: the confusion matrices of tiles and of slides, and some tiles with what was said of them."""
+        from training.metrics import confusion_image, of_slides, tile_image
 
         shown = np.linspace(0, len(self.tiles) - 1, min(SHOWN_TILES, len(self.tiles))).astype(int)
         pixels = read_tiles(self._source, self.tiles[shown], self._pool)
+        by_tile, by_slide = (self.labels, probabilities_nk), of_slides(self.labels, probabilities_nk, self._slides)
+        at_levels = {"confusion": by_tile} | ({"slide_confusion": by_slide} if len(by_slide[0]) > 1 else {})
         return {
-            "confusion": confusion_image(self.labels, probabilities_nk, self._source.classes),
+            **{name: confusion_image(*found, self._source.classes) for name, found in at_levels.items()},
             "tiles": tile_image(pixels, self.labels[shown], probabilities_nk[shown], self._source.classes),
         }
 
@@ -58,9 +63,6 @@ class Validation:
 
         Args:
             average: whose weights are looked at; None: the engine's own.
-
-        Raises:
-            ImplausibleOutputError: some are not finite.
         """
         if average is None:
             probabilities_nk = self._looked_at()
@@ -69,12 +71,13 @@ class Validation:
             self._engine.load_full_state_dict(self._engine.share_state(average.own()))
             probabilities_nk = self._looked_at()
             self._engine.load_full_state_dict(own)
-        if not np.isfinite(probabilities_nk).all():
-            raise ImplausibleOutputError(
-                "the network's probabilities for validation tiles are not finite. Lower [optim] lr, or set clip_norm. "
-                "No model package was written."
-            )
         return probabilities_nk
+
+    def not_finite(self, probabilities_nk: NDArray[np.float32]) -> str:
+        """Which tiles' probabilities are not, for people."""
+        rows = self.tiles[~np.isfinite(probabilities_nk).all(1)]
+        shown = ", ".join(map(str, rows[:SHOWN_TILES])) + (", …" if len(rows) > SHOWN_TILES else "")
+        return f"{len(rows)} of {len(self.tiles)} validation tiles (rows {shown} of the tile table)"
 
     def _looked_at(self) -> NDArray[np.float32]:
         parallel = self._recipe.parallel

@@ -150,13 +150,13 @@ class NotedSource:
 
 
 def pixels_read(ranks, recipe, folder):
-    """How many tiles each rank reads in one step."""
+    """Which tiles each rank reads before its first step, and in it."""
     checked = check_run(recipe, folder, ranks.num_ranks)
     source = NotedSource(checked.source)
     one = Trainer(type(checked)(checked.recipe, checked.recipe_path, source), folder, ranks, torch.device("cpu"))
-    source.pixels.clear()
+    before = len(source.pixels)
     one.step(one.batch(0), None)
-    return sorted(source.pixels)
+    return before, sorted(source.pixels[before:])
 
 
 def test_only_ranks_with_a_first_stage_read_pixels_and_each_tile_is_read_once(road, tmp_path):
@@ -164,8 +164,9 @@ def test_only_ranks_with_a_first_stage_read_pixels_and_each_tile_is_read_once(ro
 
     first, last = run_ranks(2, pixels_read, recipe, tmp_path)
 
-    assert len(first) == len(set(first)) == 8
-    assert last == []
+    assert len(first[1]) == len(set(first[1])) == 8
+    assert first[0] > 0  # the mean of the channels
+    assert last == (0, [])
 
 
 def too_little_memory(ranks, recipe, folder):
@@ -205,7 +206,10 @@ def test_slides_count_by_the_mean_of_their_tiles_where_all_have_one_label():
 
     found = slide_metrics(labels, probabilities_nk, slides)
 
-    assert found == {"slide_accuracy": 1.0, "slide_balanced_accuracy": 1.0, "slide_auc": 1.0}
+    calibration_error = found.pop("slide_calibration_error")
+    assert found == dict.fromkeys(("slide_accuracy", "slide_balanced_accuracy", "slide_f1", "slide_auc"), 1.0)
+    # a is said to be of its class with 0.65, b with 1.9 / 3, and both are
+    assert calibration_error == pytest.approx((0.35 + 1.1 / 3) / 2, abs=1e-4)
     assert slide_metrics(labels[:2], probabilities_nk[:2], slides[:2]) == {}
 
 

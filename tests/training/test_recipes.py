@@ -146,5 +146,5 @@ def test_recompute_is_a_word_or_a_table(tmp_path, written, rule):
 
 
 def test_a_missing_recipe_names_the_shipped_ones(tmp_path):
-    with pytest.raises(BadRecipeError, match=r"crc_mosaic\.toml, crc_mosaic_long\.toml, demo\.toml, resnet1001_512\.toml, resnet110"):
+    with pytest.raises(BadRecipeError, match=r"crc_mosaic\.toml, crc_mosaic_long\.toml, demo\.toml, resnet1001_512"):
         find_recipe(tmp_path / "no.toml")
