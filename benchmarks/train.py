@@ -133,14 +133,16 @@ def _decoded(project: Project) -> dict[str, Any]:
     command = [sys.executable, *launcher, str(recipe), "--project", str(project.root)]
     environment = {**os.environ, "COUNT_INTO": str(into), "OMP_NUM_THREADS": "1"}
     subprocess.run(command, check=True, env=environment, stderr=subprocess.DEVNULL)
-    by_rank = [int(Path(f"{into}.{rank}").read_text()) for rank in range(NUM_RANKS)]
-    needed = int(Path(f"{into}.needed").read_text())
+    by_rank = [json.loads(Path(f"{into}.{rank}").read_text()) for rank in range(NUM_RANKS)]
+    needed = json.loads(Path(f"{into}.needed").read_text())
+    decoded = {what: sum(counted[what] for counted in by_rank) for what in needed}
     return {
         "recipe": RECIPE,
         "ranks": NUM_RANKS,
-        "decoded MB by rank": [round(count / 1e6, 2) for count in by_rank],
-        "needed MB": round(needed / 1e6, 2),
-        "decoded / needed": round(sum(by_rank) / needed, 3),
+        "decoded MB by rank": [round(counted["bytes"] / 1e6, 2) for counted in by_rank],
+        "needed MB": round(needed["bytes"] / 1e6, 2),
+        "decoded / needed": round(decoded["bytes"] / needed["bytes"], 3),
+        "pixels decoded / pixels of the tiles": round(decoded["pixels"] / needed["pixels"], 3),
     }
 
 

@@ -1,10 +1,12 @@
 """One rank of `benchmarks.train` that counts what it decodes in its first epoch, into `$COUNT_INTO.<rank>`.
 
-The first rank also writes `$COUNT_INTO.needed`: what the tiles of that epoch take when each is read by itself.
+The first rank also writes `$COUNT_INTO.needed`: what the chunks take in which the tiles of that epoch lie, when each
+tile is read by itself, and pixels of the tiles themselves.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -17,31 +19,33 @@ from training.trainer import Trainer
 
 _decode, _step = ArrayReader.decode, Trainer.step
 _batches: list[TileBatch] = []
-_bytes = [0]
+_decoded = {"bytes": 0, "pixels": 0}
 
 
 def _counted(self: ArrayReader, stream: bytes, row: int, column: int) -> Any:
-    _bytes[0] += len(stream)
+    _decoded["bytes"] += len(stream)
+    _decoded["pixels"] += self.spec.chunk_px**2
     return _decode(self, stream, row, column)
 
 
 def _noted(self: Trainer, batch: TileBatch, upcoming: TileBatch | None) -> Any:
     if not _batches:
-        _bytes[0] = 0  # statistics of the tile set have read before
+        _decoded.update(bytes=0, pixels=0)  # the first rank has read before: the mean of the channels
     _batches.append(batch)
     result = _step(self, batch, upcoming)
     if len(_batches) == self._steps_per_epoch:
-        _write(self._rank, _bytes[0])
+        _write(self._rank, _decoded)
         if self._rank == 0:
-            _bytes[0] = 0
-            for tile in (int(tile) for each in _batches for tile in each.indices):
+            _decoded.update(bytes=0)
+            tiles = [int(tile) for each in _batches for tile in each.indices]
+            for tile in tiles:
                 self.source.read(tile)
-            _write("needed", _bytes[0])
+            _write("needed", {"bytes": _decoded["bytes"], "pixels": len(tiles) * self.source.tile_px**2})
     return result
 
 
-def _write(name: object, count: int) -> None:
-    Path(f"{os.environ['COUNT_INTO']}.{name}").write_text(str(count))
+def _write(name: object, counted: dict[str, int]) -> None:
+    Path(f"{os.environ['COUNT_INTO']}.{name}").write_text(json.dumps(counted))
 
 
 if __name__ == "__main__":

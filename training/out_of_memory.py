@@ -80,16 +80,16 @@ def _what_would_fit(recipe: Recipe, tile_px: int, plan: Plan) -> str:
     fitting = [
         f"{name} ({_gb(needed)})"
         for choice, name, needed in priced
-        if needed <= _ROOM * limit_bytes(plan.device, _sharing(choice, recipe, plan.device))
+        if needed <= _ROOM * limit_bytes(plan.device, ranks_sharing(choice, recipe, plan.device))
     ]
-    limit = f"{_gb(limit_bytes(plan.device, _sharing(recipe, recipe, plan.device)))} of memory for each rank"
+    limit = f"{_gb(limit_bytes(plan.device, ranks_sharing(recipe, recipe, plan.device)))} of memory for each rank"
     if fitting:
         return f"of {limit} these would fit: {'; '.join(fitting)}."
     tried = "; ".join(f"{name} ({_gb(needed)})" for _, name, needed in priced)
     return f"none of these would fit {limit}: {tried}. Use smaller tiles, or more memory."
 
 
-def _sharing(choice: Recipe, recipe: Recipe, device: torch.device) -> float:
+def ranks_sharing(choice: Recipe, recipe: Recipe, device: torch.device) -> float:
     """How many ranks of a choice share one memory, if they are spread over machines as those of the recipe are."""
     ranks_here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     memories = torch.cuda.device_count() if device.type == "cuda" else 1

@@ -1,6 +1,8 @@
 """What a person reads when a process that gemslide started fails."""
 
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -55,6 +57,19 @@ def test_a_run_that_fails_names_its_exit_code_and_its_record(road, tmp_path, cap
         "No model package was written."
     )
     assert "error [insane_output]: training diverged" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(("rank", "local_rank", "speaks"), [(0, 0, True), (1, 1, False), (2, 0, True)])
+def test_the_first_rank_of_each_machine_says_what_it_refuses(road, tmp_path, rank, local_rank, speaks):
+    """A machine that lacks the recipe must not be silent while the others wait for it."""
+    command = [sys.executable, "-m", "training.train", "nowhere.toml", "--project", str(tmp_path)]
+    place = {"RANK": str(rank), "LOCAL_RANK": str(local_rank), "WORLD_SIZE": "4"}
+
+    done = subprocess.run(command, env={**os.environ, **place}, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 2
+    assert done.stderr.startswith("error [bad_recipe]: nowhere.toml: no such recipe") == speaks
+    assert bool(done.stderr) == speaks
 
 
 @pytest.mark.parametrize("num_ranks", [1, 2])

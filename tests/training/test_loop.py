@@ -14,11 +14,13 @@ from safetensors.torch import load_file
 from tests.distributed.launch import run_ranks
 from tests.distributed.starts import train_forked
 from tests.small_road import Way, share_tiles, write_recipe
+from training.config import find_recipe, load_recipe
 from training.engine.ranks import alone
 from training.errors import ImplausibleOutputError
 from training.foundation.errors import OutOfMemoryError
 from training.inference import Classifier
 from training.metrics import classification_metrics, slide_metrics
+from training.out_of_memory import limit_bytes, ranks_sharing
 from training.preflight import check_run
 from training.trainer import MOST_SKIPPED, Trainer
 
@@ -195,6 +197,34 @@ def test_memory_that_runs_out_is_explained_with_block_bytes_and_what_would_fit(r
     assert "allocate" in message
     assert 'recompute = "norm" (0.' in message
     assert "microbatch_size = 32, which changes the result" in message
+
+
+def test_ranks_of_one_machine_share_its_memory(monkeypatch):
+    here = torch.device("cpu")
+    machine = limit_bytes(here)
+    two = load_recipe(find_recipe(Path("demo.toml")))
+    four = two.model_copy(update={"parallel": two.parallel.model_copy(update={"num_stages": 4})})
+
+    assert ranks_sharing(two, two, here) == 1  # each on a machine of its own
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    assert ranks_sharing(two, two, here) == 2
+    assert ranks_sharing(four, two, here) == 4
+    assert limit_bytes(here, 4) <= machine / 4 + 1
+
+
+def test_validation_that_is_not_finite_names_its_tiles_and_the_last_checkpoint(road, tmp_path):
+    recipe = recipe_in(road, tmp_path)
+    one = trainer(recipe, tmp_path)
+    weights = one._engine.full_state_dict()
+    head = next(name for name in reversed(weights) if name.endswith(".bias"))
+    one._engine.load_full_state_dict({**weights, head: weights[head] * torch.nan})
+
+    with pytest.raises(ImplausibleOutputError) as found:
+        one._validated()
+
+    rows = np.flatnonzero(np.asarray(one.source.splits) == "val")
+    assert f"{len(rows)} of {len(rows)} validation tiles (rows {rows[0]}, {rows[1]}, " in str(found.value)
+    assert "There was no checkpoint yet." in str(found.value)
 
 
 def test_slides_count_by_the_mean_of_their_tiles_where_all_have_one_label():

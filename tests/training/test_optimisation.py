@@ -90,6 +90,16 @@ def test_the_average_follows_its_formula_and_forgets_the_first_weights_soon():
     assert weight.item() == pytest.approx(math.sin(39))
 
 
+def test_the_average_of_weights_that_stand_still_is_those_weights_to_the_last_bit():
+    weight = torch.randn(100, generator=torch.Generator().manual_seed(1))
+    average = WeightAverage({"w": weight}, 0.997)
+
+    for step in range(1, 40):
+        average.update(step)
+
+    assert torch.equal(average.own()["w"], weight)
+
+
 def test_an_average_of_another_network_is_refused_and_nothing_is_taken_over():
     average = WeightAverage({"a": torch.zeros(2), "b": torch.zeros(3)}, 0.9)
 
