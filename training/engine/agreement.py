@@ -83,8 +83,9 @@ def agree(step: Step, syncs: Mapping[int, StageSync], num_weights: Sequence[int]
         start = num_losses + num_flags + sum(num_weights[:stage])
         known |= {start + index: square for index, square in sync.squared_norms().items()}
     numbers = torch.zeros(num_losses + num_flags + sum(num_weights), dtype=torch.float64)
-    numbers[list(known)] = _together(list(known.values()))
-    numbers[list(flags)] = (~_together(list(flags.values())).isfinite()).double()
+    found = _together([*known.values(), *flags.values()])
+    numbers[list(known)] = found[: len(known)]
+    numbers[list(flags)] = (~found[len(known) :].isfinite()).double()
     shared = transport.sum_over_ranks(numbers, during="sharing the losses").tolist()
     return Agreement(
         step, shared[:num_losses], shared[num_losses : num_losses + num_flags], shared[num_losses + num_flags :]

@@ -52,6 +52,10 @@ class RunningStatistics:
     def __len__(self) -> int:
         return len(self.row)
 
+    def replays(self, layer: nn.Module) -> bool:
+        """Whether a layer's buffers are looked after here."""
+        return any(layer is each for each in self._layers)
+
     @contextmanager
     def recording(self) -> Iterator[None]:
         """Run the forwards of a step; none of them touches the running statistics.

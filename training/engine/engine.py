@@ -92,7 +92,7 @@ class Engine:
         self._schedules: dict[tuple[int, bool], Schedule] = {}
         self.steps_done = 0
         """Steps since the start of the training; set it when going on: random numbers depend on it."""
-        self.loss_scale = LossScale(FP16_SCALE if plan.precision == "fp16" else 1.0)
+        self.loss_scale = LossScale(FP16_SCALE, is_on=True) if plan.precision == "fp16" else LossScale()
         self.live_bytes = LiveBytes(enabled=count_bytes)
         stages = named_stages(blocks, plan, self._ranks)
         self._specs = [{name: tensor.to("meta") for name, tensor in stage.state_dict().items()} for stage in stages]
@@ -178,7 +178,9 @@ class Engine:
             LostPeerError: another rank is gone or too slow.
         """
         schedule = self._schedule(len(batch.shapes), forward_only=True)
-        with self._whole_step(), self._evaluating():
+        with self._whole_step(), ExitStack() as stack:
+            for stage in self._stages.values():
+                stack.enter_context(stage.copy.evaluating())
             step = self._executor.begin(schedule, batch, None, number=self.steps_done, seed=self.plan.seed)
             self._executor.run(step, range(len(step.actions)))
             self._executor.finish(step)
@@ -229,16 +231,6 @@ class Engine:
             stack.enter_context(same_bits_again(self.plan.device, wanted=self.plan.deterministic))
             yield
         self._failed = False
-
-    @contextmanager
-    def _evaluating(self) -> Iterator[None]:
-        for stage in self._stages.values():
-            stage.copy.set_training(False)
-        try:
-            yield
-        finally:
-            for stage in self._stages.values():
-                stage.copy.set_training(True)
 
     def _update(self, step: Step, agreed: Agreement) -> None:
         if self.plan.clip_norm is not None:

@@ -29,7 +29,9 @@ class Batch(Protocol):
     def inputs(self, microbatch: int) -> Tensor:
         """Asked for on the ranks that hold the first stage of the replica that owns the micro-batch.
 
-        Where the plan says so it is asked for ahead, in a thread.
+        Each time it gives a tensor of its own: one that is filled anew while it waits or is saved is refused where that
+        can be seen. Where the plan says so it is asked for ahead, in threads: what draws there has a generator of its
+        own. Else torch's CPU generator is seeded for it, by step and micro-batch.
         """
 
     def targets(self, microbatch: int) -> Any:
@@ -195,12 +197,13 @@ class Executor:
             output = copy.infer(self._incoming(step, index), draws)
         else:
             finish = None if targets else self._loss_of(step, microbatch)
-            at_once = not targets and step.actions[index + 1] == action._replace(op=Op.B)
+            at_once = step.actions[index + 1] == action._replace(op=Op.B)
             output = copy.forward(microbatch, self._incoming(step, index), finish, draws, at_once=at_once)
         if targets:
             self._offer(step, action, output)
         else:
-            step.results[microbatch] = only_tensor(output).detach() / step.loss_scale
+            result = only_tensor(output).detach()
+            step.results[microbatch] = result if step.loss is None else result / step.loss_scale
 
     def _backward(self, step: Step, index: int) -> None:
         action = step.actions[index]
@@ -222,6 +225,7 @@ class Executor:
         return came if step.schedule.sources(action) and came is not None else self._input(step, _microbatch(action))
 
     def _input(self, step: Step, microbatch: int) -> Boundary:
+        step.draws(microbatch).start_input()
         value = self._place(self._feed.take(step.batch, microbatch))
         if tuple(value.shape) != step.shapes[microbatch]:
             raise ValueError(
@@ -234,7 +238,7 @@ class Executor:
         assert step.loss is not None
         loss, targets = step.loss, step.batch.targets(microbatch)
         # Divided by the samples of the whole step: the learning rate then means the same for any N, S and D.
-        return lambda output: loss(output, targets) / step.num_samples * step.loss_scale
+        return lambda output: _in_full(loss(output, targets)) / step.num_samples * step.loss_scale
 
     def _route(self, step: Step, message: Message, *, peer_of: Action) -> Route:
         giver, taker = message
@@ -244,6 +248,11 @@ class Executor:
             kind=(giver.op, giver.stage, shape, step.loss is None),
             during=taker if peer_of is giver else giver,
         )
+
+
+def _in_full(loss: Tensor) -> Tensor:
+    """A sum of losses times the loss scale is more than sixteen bits hold."""
+    return loss.float() if loss.dtype in (torch.float16, torch.bfloat16) else loss
 
 
 def _as_boundary(gradients: Gradients) -> Boundary:

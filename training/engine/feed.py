@@ -9,6 +9,8 @@ from typing import Protocol
 
 from torch import Tensor
 
+from training.engine.saved import check_unchanged
+
 
 class Readable(Protocol):
     """What gives the input of a micro-batch, in any thread."""
@@ -30,7 +32,7 @@ class Feed:
         self._pinned = pinned
         self._pool = ThreadPoolExecutor(ahead, thread_name_prefix="inputs") if ahead else None
         self._todo: deque[tuple[Readable, int]] = deque()
-        self._coming: deque[tuple[Readable, int, Future[Tensor]]] = deque()
+        self._coming: deque[tuple[Readable, int, Future[tuple[Tensor, int]]]] = deque()
 
     def follow(self, batch: Readable, microbatches: Sequence[int]) -> None:
         """These will be taken, after those of the batches before; of a batch that is known already nothing changes."""
@@ -41,14 +43,19 @@ class Feed:
         self._fill()
 
     def take(self, batch: Readable, microbatch: int) -> Tensor:
-        """The input of a micro-batch; whatever its reading raised."""
+        """The input of a micro-batch; whatever its reading raised.
+
+        Raises:
+            ValueError: it was read ahead, and changed since.
+        """
         while self._coming and not (self._coming[0][0] is batch and self._coming[0][1] == microbatch):
             self._coming.popleft()[2].cancel()  # of a batch that was announced and never came
             self._fill()
         if not self._coming:
             return batch.inputs(microbatch)
         future = self._coming.popleft()[2]
-        value = future.result()
+        value, version = future.result()
+        check_unchanged(value, version)
         self._fill()
         return value
 
@@ -64,6 +71,7 @@ class Feed:
             batch, microbatch = self._todo.popleft()
             self._coming.append((batch, microbatch, self._pool.submit(self._read, batch, microbatch)))
 
-    def _read(self, batch: Readable, microbatch: int) -> Tensor:
+    def _read(self, batch: Readable, microbatch: int) -> tuple[Tensor, int]:
         value = batch.inputs(microbatch)
-        return value.pin_memory() if self._pinned else value
+        value = value.pin_memory() if self._pinned else value
+        return value, value._version

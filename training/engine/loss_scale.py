@@ -13,10 +13,12 @@ class LossScale:
 
     value: float = 1.0
     good_steps: int = 0
+    is_on: bool = False
+    """Off, it stays 1."""
 
     def lower(self) -> bool:
         """After gradients that are not finite; False where the scale is not to blame."""
-        if self.value <= 1.0:
+        if not self.is_on or self.value <= 1.0:
             return False
         self.value, self.good_steps = self.value / 2, 0
         return True
@@ -24,5 +26,5 @@ class LossScale:
     def note_good_step(self) -> None:
         """After an update."""
         self.good_steps += 1
-        if self.good_steps == GOOD_STEPS and 1.0 < self.value < LARGEST:
+        if self.is_on and self.good_steps == GOOD_STEPS and self.value < LARGEST:
             self.value, self.good_steps = self.value * 2, 0

@@ -29,7 +29,14 @@ class Draws:
 
     def start_block(self, block: int, device: torch.device) -> None:
         """Seed the generators of the CPU and of the device for one block of the network."""
-        seed = (self._first + block * _GOLDEN) % 2**64
+        self._start(block, device)
+
+    def start_input(self) -> None:
+        """Seed the CPU's generator for what makes the network's input, if that draws from it."""
+        self._start(-1, torch.device("cpu"))
+
+    def _start(self, place: int, device: torch.device) -> None:
+        seed = (self._first + place * _GOLDEN) % 2**64
         torch.default_generator.manual_seed(seed)
         if device.type == "cuda":
             torch.cuda.default_generators[_index(device)].manual_seed(seed)

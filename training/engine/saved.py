@@ -36,7 +36,7 @@ class Saver:
         self._kept = kept
         self._counter = counter
         self._again: dict[object, NormAgain] = {}
-        self._away: dict[int, Away] = {}
+        self._away: dict[tuple[int, int], Away] = {}
         self._groups: list[list[Away]] = [[]]
 
     @contextmanager
@@ -73,8 +73,8 @@ class Saver:
         return tensor.untyped_storage().nbytes() >= LEAST_OFFLOADED_BYTES and not self._counter.is_excluded(tensor)
 
     def _moved(self, tensor: Tensor) -> Away:
-        # Never the address of another one: `Away` keeps it from being given away.
-        key = tensor.untyped_storage()._cdata
+        # Never the address of another one: `Away` keeps it from being given away. Changed in place it is another.
+        key = tensor.untyped_storage()._cdata, tensor._version
         if key not in self._away:
             block = len(self._groups) - 1
             self._away[key] = Away(tensor, self._counter, lambda: self.fetch(max(block - 1, 0)))

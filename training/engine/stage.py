@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -73,7 +74,11 @@ class StageCopy:
         self._blocks: list[Block] = list(blocks or module)
         self._modes = [(name, layer, layer.training) for name, layer in module.named_modules()]
         self._trained = [(name, weight, weight.requires_grad) for name, weight in module.named_parameters()]
-        self._buffers = [(n, b) for n, b in module.named_buffers() if "running_" not in n and "num_batches" not in n]
+        self._buffers = [
+            (name, buffer)
+            for name, buffer in module.named_buffers()
+            if not self.running.replays(module.get_submodule(name.rpartition(".")[0]))
+        ]
         everything = [Segment(range(len(module)), "keep")]
         self._pieces = [
             _Piece(self, [(first_block + i, self._blocks[i]) for i in segment.blocks], module, segment)
@@ -170,10 +175,17 @@ class StageCopy:
                 "engine took the blocks over; make a new engine, and load the state of this one into it"
             )
 
-    def set_training(self, training: bool) -> None:
-        """Put all layers into evaluation mode, or back into the mode in which they came."""
-        for _, layer, mode in self._modes:
-            layer.training = mode and training
+    @contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """All layers in evaluation mode; afterwards in the modes that they had, whoever has set them."""
+        before = [layer.training for _, layer, _ in self._modes]
+        for _, layer, _ in self._modes:
+            layer.training = False
+        try:
+            yield
+        finally:
+            for (_, layer, _), mode in zip(self._modes, before, strict=True):
+                layer.training = mode
 
     def autocast(self) -> torch.autocast:
         dtype = AUTOCAST.get(self._precision, torch.float32)

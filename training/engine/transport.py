@@ -89,9 +89,6 @@ class Route:
     """The action it serves, named in errors."""
 
 
-_NOBODY = Route(-1, None, "")
-
-
 @dataclass(frozen=True)
 class _Offered:
     """A boundary that is ready to be sent."""
@@ -165,7 +162,7 @@ class Transport:
         rows = [self._rows_for(layout) for _, layout in pairs]
         sends = [(row, give.route.peer) for give in offered for row in give.rows if len(row)]
         receives = [(row, route.peer) for (route, _), mine in zip(pairs, rows, strict=True) for row in mine if len(row)]
-        with self._naming((*takes, *(give.route for give in offered), _NOBODY)[0], "meeting"):
+        with self._naming(_one_of((*takes, *(give.route for give in offered))), "meeting"):
             sent, coming = self.wire.group(sends, receives)
         for give in offered:
             count = sum(len(row) > 0 for row in give.rows)
@@ -297,6 +294,13 @@ class Transport:
             )
             lost.peer = route.peer
             raise lost from error
+
+
+def _one_of(routes: Sequence[Route]) -> Route:
+    """Whom to name where a group of messages fails as a whole: nobody, where it can have been one or another."""
+    during = routes[0].during if routes else ""
+    peers = {route.peer for route in routes}
+    return Route(peers.pop() if len(peers) == 1 else -1, None, during)
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,18 @@
 """Recomputation changes memory and time and nothing else, down to the last bit."""
 
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from tests.distributed.launch import run_ranks
 from tests.training.engine.small_networks import HW, NETWORKS, Head, loss, make_batch, make_blocks, plan_of, train
+from training.engine.batches import split
 from training.engine.engine import Engine
+from training.engine.ranks import Ranks
 from training.engine.recompute import Recompute, Segment
 
 pytestmark = pytest.mark.usefixtures("one_thread", "small_tensors_are_moved_too")
@@ -193,6 +198,19 @@ def test_a_recomputed_block_runs_once_without_and_once_with_a_graph(recompute, f
     assert losses == [2]
 
 
+def forwards_of_two_stages(ranks: Ranks, strategy: str) -> list[str]:
+    """Of the blocks of this rank, without and with a graph."""
+    blocks = [Counting(block) for block in (nn.Conv2d(3, 4, 1), nn.Tanh(), nn.Conv2d(4, 4, 1), Head(4))]
+    plan = plan_of(blocks, strategy, num_stages=2, num_microbatches=1, recompute=Recompute(1))
+    Engine(blocks, plan, ranks=ranks).train_step(make_batch(1), loss)
+    return ["".join("_G"[with_graph] for with_graph in block.with_gradient) for block in blocks if block.with_gradient]
+
+
+@pytest.mark.parametrize("strategy", ["mp-basic", "1f1b"])
+def test_every_stage_keeps_its_last_block_where_backward_is_its_next_action(strategy):
+    assert run_ranks(2, forwards_of_two_stages, strategy) == [["_G", "G"], ["_G", "G"]]
+
+
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_batchnorm_counts_a_recomputed_microbatch_once(setting):
     state = train("resnet", SETTINGS[setting], steps=2)
@@ -223,3 +241,44 @@ def test_only_one_recomputed_segment_is_alive_at_a_time():
     assert peaks[1] < 6 + 1 + 3 + 1
     assert peaks[3] < peaks[0]
     assert peaks[1] < peaks[3]
+
+
+class Scaled(torch.autograd.Function):
+    """Keeps its input for backward, with no look at whether that changes."""
+
+    @staticmethod
+    def forward(context: Any, value: Tensor, weight: Tensor) -> Tensor:
+        context.save_for_backward(value, weight)
+        return value * weight
+
+    @staticmethod
+    def backward(context: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
+        value, weight = context.saved_tensors
+        return gradient * weight, (gradient * value).sum()
+
+
+class SavesTwice(nn.Module):
+    """Saves a tensor, changes it in place, and saves it again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Parameter(torch.tensor(0.5)), nn.Parameter(torch.tensor(0.25))
+
+    def forward(self, x_nchw: Tensor) -> Tensor:
+        value = x_nchw.detach() * 1.0
+        one = Scaled.apply(value, self.first)
+        value.mul_(3.0)
+        return one + Scaled.apply(value, self.second)
+
+
+def test_a_tensor_that_is_saved_again_after_a_change_is_moved_away_again():
+    blocks = [SavesTwice(), Head(3)]
+    one = Engine(blocks, plan_of(blocks, recompute=Recompute(rest="offload")))
+    image_nchw = torch.rand(2, 3, 64, 96, generator=torch.Generator().manual_seed(1))
+    batch = split(image_nchw, torch.tensor([0, 1]), microbatch_size=2)
+    before = [weight.item() for weight in blocks[0].parameters()]
+
+    one.train_step(batch, loss)
+
+    first, second = (weight.item() - was for weight, was in zip(blocks[0].parameters(), before, strict=True))
+    assert second == pytest.approx(3 * first, rel=1e-4)

@@ -109,6 +109,88 @@ def test_an_input_that_the_batch_fills_anew_is_not_trained_on(recompute):
         one.train_step(OneBuffer(make_batch(3).parts), loss)
 
 
+@pytest.mark.parametrize("prefetch", [1, 2])
+def test_an_input_that_the_batch_fills_anew_while_it_waits_is_not_trained_on(prefetch):
+    blocks = [nn.Conv2d(3, 4, 3), Head(4)]
+    one = Engine(blocks, plan_of(blocks, prefetch=prefetch))
+
+    with pytest.raises((ValueError, RuntimeError), match=r"changed in place|modified by an inplace"):
+        one.train_step(OneBuffer(make_batch(3).parts), loss)
+    one.close()
+
+
+class Noisy(engine.TensorBatch):
+    """Augments with torch's own generator."""
+
+    def inputs(self, microbatch: int) -> Tensor:
+        image = super().inputs(microbatch)
+        noise = torch.rand(())
+        DRAWN.append(float(noise))
+        return image + noise
+
+
+DRAWN: list[float] = []
+
+
+def test_what_a_batch_draws_is_another_number_for_each_step_and_micro_batch_and_the_same_in_another_run():
+    runs = []
+    for _ in range(2):
+        DRAWN.clear()
+        blocks = make_blocks("relu-chain")
+        one = Engine(blocks, plan_of(blocks))
+        for _ in range(3):
+            one.train_step(Noisy(make_batch(2).parts), loss)
+        runs.append(list(DRAWN))
+
+    assert runs[0] == runs[1]
+    assert len(set(runs[0])) == 6
+
+
+def test_statistics_that_nobody_keeps_equal_are_refused():
+    """Only BatchNorm's are replayed; those of other layers would be counted twice where they are computed again."""
+    blocks = [nn.Conv2d(3, 4, 3), nn.InstanceNorm2d(4, track_running_stats=True), Head(4)]
+    one = Engine(blocks, plan_of(blocks))
+
+    with pytest.raises(ValueError, match=r"forward changed the buffers 1\.running_mean"):
+        one.train_step(make_batch(1), loss)
+
+
+def test_a_mode_that_was_changed_is_still_refused_after_a_look_at_the_network():
+    blocks = make_blocks("resnet")
+    one = Engine(blocks, plan_of(blocks))
+    layer = next(layer for layer in blocks[-1].modules() if layer is not blocks[-1])
+    layer.eval()
+
+    one.forward_only(make_batch(1))
+
+    assert not layer.training
+    with pytest.raises(ValueError, match=r"train\(\), eval\(\) or requires_grad"):
+        one.train_step(make_batch(1), loss)
+
+
+def test_outputs_keep_their_type():
+    class Largest(nn.Module):
+        def forward(self, x_nchw: Tensor) -> Tensor:
+            return x_nchw.mean((2, 3)).argmax(1)
+
+    blocks = [nn.Conv2d(3, 4, 1), Largest()]
+
+    assert Engine(blocks, plan_of(blocks)).forward_only(make_batch(1))[0].dtype == torch.int64
+
+
+def test_a_loss_in_sixteen_bits_is_scaled_in_thirty_two():
+    def absolute(logits_nk: Tensor, _: Tensor) -> Tensor:
+        return logits_nk.half().abs().sum()
+
+    blocks = make_blocks("relu-chain")
+    one = Engine(blocks, plan_of(blocks, precision="fp16"))
+
+    result = one.train_step(make_batch(2), absolute)
+
+    assert not result.skipped
+    assert one.loss_scale.value == FP16_SCALE
+
+
 def test_each_group_keeps_its_own_learning_rate():
     blocks = make_blocks("resnet")
 
@@ -227,14 +309,19 @@ def test_the_loss_scale_grows_again_after_many_good_steps():
 
 
 def test_the_loss_scale_has_an_end():
-    scale = LossScale(LARGEST, good_steps=GOOD_STEPS - 1)
+    scale = LossScale(LARGEST, good_steps=GOOD_STEPS - 1, is_on=True)
     scale.note_good_step()
     assert scale.value == LARGEST
 
-    halved = LossScale(4.0, good_steps=GOOD_STEPS - 1)
+    halved = LossScale(4.0, good_steps=GOOD_STEPS - 1, is_on=True)
     assert halved.lower()
     halved.note_good_step()
     assert halved.value == 2.0
+
+    least = LossScale(1.0, good_steps=GOOD_STEPS - 1, is_on=True)
+    assert not least.lower()
+    least.note_good_step()
+    assert least.value == 2.0
 
 
 def test_a_loss_scale_of_fp16_is_not_seen_in_losses_and_norms():
