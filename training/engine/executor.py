@@ -29,9 +29,9 @@ class Batch(Protocol):
     def inputs(self, microbatch: int) -> Tensor:
         """Asked for on the ranks that hold the first stage of the replica that owns the micro-batch.
 
-        Each time it gives a tensor of its own: one that is filled anew while it waits or is saved is refused where that
-        can be seen. Where the plan says so it is asked for ahead, in threads: what draws there has a generator of its
-        own. Else torch's CPU generator is seeded for it, by step and micro-batch.
+        Each time it gives a tensor of its own: one that is filled anew while it waits or is in use is refused, unless
+        two threads fill it at once. Where the plan says so it is asked for ahead, in threads: what draws there has a
+        generator of its own. Else torch's CPU generator is seeded for it, by step and micro-batch.
         """
 
     def targets(self, microbatch: int) -> Any:
@@ -193,12 +193,13 @@ class Executor:
         self._busy = copy = self._copies[action.replica, action.stage]
         targets, draws = step.schedule.targets(action), step.draws(microbatch)
         # The stage alone holds what comes in, and releases it as soon as it can.
-        if step.loss is None:
-            output = copy.infer(self._incoming(step, index), draws)
-        else:
-            finish = None if targets else self._loss_of(step, microbatch)
-            at_once = step.actions[index + 1] == action._replace(op=Op.B)
-            output = copy.forward(microbatch, self._incoming(step, index), finish, draws, at_once=at_once)
+        with self._feed.in_use():
+            if step.loss is None:
+                output = copy.infer(self._incoming(step, index), draws)
+            else:
+                finish = None if targets else self._loss_of(step, microbatch)
+                at_once = step.actions[index + 1] == action._replace(op=Op.B)
+                output = copy.forward(microbatch, self._incoming(step, index), finish, draws, at_once=at_once)
         if targets:
             self._offer(step, action, output)
         else:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Protocol
 
 from torch import Tensor
@@ -32,6 +33,7 @@ class Feed:
         self._pinned = pinned
         self._pool = ThreadPoolExecutor(ahead, thread_name_prefix="inputs") if ahead else None
         self._todo: deque[tuple[Readable, int]] = deque()
+        self._taken: tuple[Tensor, int] | None = None
         self._coming: deque[tuple[Readable, int, Future[tuple[Tensor, int]]]] = deque()
 
     def follow(self, batch: Readable, microbatches: Sequence[int]) -> None:
@@ -54,10 +56,22 @@ class Feed:
         if not self._coming:
             return batch.inputs(microbatch)
         future = self._coming.popleft()[2]
-        value, version = future.result()
+        self._taken = value, version = future.result()
         check_unchanged(value, version)
         self._fill()
         return value
+
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        """What is taken inside must not change before the end: the next may be read meanwhile.
+
+        Raises:
+            ValueError: it did.
+        """
+        yield
+        taken, self._taken = self._taken, None
+        if taken is not None:
+            check_unchanged(*taken)
 
     def close(self) -> None:
         """Stop reading."""
