@@ -1,4 +1,4 @@
-"""The shipped recipes for colorectal tissue: how long they train, when nothing more comes of it, and how good they are.
+"""The shipped recipe for colorectal tissue: how long it trains, when nothing more comes of it, and how good it is.
 
     GEMSLIDE_TEST_DATA=… .venv/bin/python -m benchmarks.crc_recipe [--folder DIR] [--recipe NAME.toml] [--seed N]
 
