@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from training.engine.allocator import keep_freed_memory
-from training.engine.ranks import LostPeerError, alone, connect_ranks, is_first_start
+from training.engine.ranks import LostPeerError, alone, connect_ranks
 from training.foundation.errors import GemslideError, ImplausibleOutputError
 from training.foundation.leftovers import recover_folder
 from training.foundation.process import die_with_parent
@@ -83,8 +83,8 @@ def _run(checked: Checked, arguments: argparse.Namespace, rank: int, world_size:
         project: Path = arguments.project
         for folder in (project / "models", project / "runs", *(project / CHECKPOINTS).glob("*")):
             recover_folder(folder)
-    # Ranks that torchrun has started again go on from what the ranks before them have saved. The first rank decides.
-    fresh = arguments.fresh and rank == 0 and is_first_start()
+    # Ranks that torchrun has started again go on from what the ranks before them have saved.
+    fresh = arguments.fresh and os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0"
     return _train(checked, arguments.project, world_size, fresh=fresh)
 
 

@@ -199,20 +199,6 @@ def test_when_a_machine_goes_the_other_goes_on_alone_to_the_same_weights(road, u
 
 
 @pytest.mark.prove
-def test_a_machine_that_joins_does_not_make_a_fresh_run_begin_anew_again(road, unbroken, tmp_path):
-    share_tiles(road.project, tmp_path)
-    port = free_port()
-    command = [*agent(tmp_path, write(tmp_path, parallel="elastic = true"), "1:2", port, restarts=5), "--fresh"]
-    with running(command, tmp_path, OMP_NUM_THREADS="1") as one:
-        wait_for_checkpoint(tmp_path)
-        with running(command, tmp_path, OMP_NUM_THREADS="1") as other:
-            assert (one.wait(500), other.wait(500)) == (0, 0), said_by(tmp_path)
-
-    assert "going on after step" in said_by(tmp_path)
-    assert models_of(tmp_path) == {unbroken.best, unbroken.last}
-
-
-@pytest.mark.prove
 def test_a_rank_that_stands_still_is_found_by_the_timeout(road, tmp_path):
     share_tiles(road.project, tmp_path)
     recipe = write(tmp_path)

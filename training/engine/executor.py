@@ -198,7 +198,8 @@ class Executor:
                 output = copy.infer(self._incoming(step, index), draws)
             else:
                 finish = None if targets else self._loss_of(step, microbatch)
-                at_once = step.actions[index + 1] == action._replace(op=Op.B)
+                # Not where it goes to another rank: with a graph, other outputs may need a gradient than without.
+                at_once = not targets and step.actions[index + 1] == action._replace(op=Op.B)
                 output = copy.forward(microbatch, self._incoming(step, index), finish, draws, at_once=at_once)
         if targets:
             self._offer(step, action, output)

@@ -23,8 +23,7 @@ from torch.distributed import TCPStore  # type: ignore[attr-defined]  # torch's 
 
 from training.foundation.errors import GemslideError
 
-_ADDRESS, _STARTS = "gemslide/address", "gemslide/starts"
-"""What these ranks keep in torchrun's store."""
+_ADDRESS = "gemslide/address"
 _PATIENCE_S, _PAUSE_S = 2.0, 0.1
 
 
@@ -100,7 +99,7 @@ def connect_ranks(
     wire = device if backend == "nccl" else torch.device("cpu")
     timeout = timedelta(seconds=timeout_s)
     with _explained(timeout_s):
-        if init_method == "env://" and _has_agent_store():
+        if init_method == "env://" and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
             rank, num_ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
             store = _own_store(rank, timeout)
             dist.init_process_group("gloo", store=store, timeout=timeout, rank=rank, world_size=num_ranks)
@@ -111,21 +110,6 @@ def connect_ranks(
         dist.all_reduce(torch.zeros(1, device=wire), group=data)
         dist.all_reduce(torch.zeros(1), group=control)
     return Ranks(dist.get_rank(), dist.get_world_size(), timeout_s, wire, data, control)
-
-
-def is_first_start() -> bool:
-    """Whether torchrun starts the ranks of a run for the first time; the first rank calls it, once.
-
-    torchrun counts no restart when a machine joins, but its store outlives all of them.
-    """
-    if not _has_agent_store():
-        return os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0"
-    told = TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False)
-    return int(told.add(_STARTS, 1)) == 1
-
-
-def _has_agent_store() -> bool:
-    return os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
 
 
 def _own_store(rank: int, timeout: timedelta) -> TCPStore:

@@ -8,11 +8,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from tests.distributed.launch import run_ranks
 from tests.training.engine.small_networks import HW, NETWORKS, Head, loss, make_batch, make_blocks, plan_of, train
 from training.engine.batches import split
 from training.engine.engine import Engine
-from training.engine.ranks import Ranks
 from training.engine.recompute import Recompute, Segment
 
 pytestmark = pytest.mark.usefixtures("one_thread", "small_tensors_are_moved_too")
@@ -196,19 +194,6 @@ def test_a_recomputed_block_runs_once_without_and_once_with_a_graph(recompute, f
 
     assert ["".join("_G"[with_graph] for with_graph in block.with_gradient) for block in blocks] == forwards
     assert losses == [2]
-
-
-def forwards_of_two_stages(ranks: Ranks, strategy: str) -> list[str]:
-    """Of the blocks of this rank, without and with a graph."""
-    blocks = [Counting(block) for block in (nn.Conv2d(3, 4, 1), nn.Tanh(), nn.Conv2d(4, 4, 1), Head(4))]
-    plan = plan_of(blocks, strategy, num_stages=2, num_microbatches=1, recompute=Recompute(1))
-    Engine(blocks, plan, ranks=ranks).train_step(make_batch(1), loss)
-    return ["".join("_G"[with_graph] for with_graph in block.with_gradient) for block in blocks if block.with_gradient]
-
-
-@pytest.mark.parametrize("strategy", ["mp-basic", "1f1b"])
-def test_every_stage_keeps_its_last_block_where_backward_is_its_next_action(strategy):
-    assert run_ranks(2, forwards_of_two_stages, strategy) == [["_G", "G"], ["_G", "G"]]
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
