@@ -17,6 +17,8 @@ import argparse
 import json
 import os
 import re
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -29,6 +31,7 @@ from pipeline.launch import train
 from pipeline.project import Project
 from training.config import find_recipe, load_recipe
 
+GEMSLIDE = Path(sys.executable).parent / "gemslide"
 TILE_PX = 56
 NO_MORE = 0.01
 """Of validation accuracy, below the mean of the last tenth of the epochs: from there on it is a plateau."""
@@ -56,6 +59,9 @@ def measure(project: Project, data: Path, shipped: Path, options: argparse.Names
     loaded = load_recipe(recipe)
     tile_set, num_ranks = loaded.data.tile_set, loaded.parallel.data_parallel
     cohorts = make_tile_sets(project, data, TILE_PX, train=tile_set, with_published=True)
+    if loaded.data.stain != "none":
+        for manifest in sorted(project.root.glob("*.csv")):
+            subprocess.run([GEMSLIDE, "qc", manifest, "--project", project.root], check=True, stdout=subprocess.DEVNULL)
     if not options.trained:
         train(recipe, project.root, num_ranks)
     record = latest_training(project)

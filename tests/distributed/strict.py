@@ -20,13 +20,13 @@ class StrictWire(GroupWire):
         given, coming = super().group(sends, receives)
         receipts = [torch.zeros(1, dtype=torch.uint8) for _ in sends]
         waiting: list[Any] = [
-            dist.irecv(receipt, peer, group=self._control, tag=1)
+            dist.irecv(receipt, peer, group=self._ranks.control, tag=1)
             for receipt, (_, peer) in zip(receipts, sends, strict=True)
         ]
         taken = torch.ones(1, dtype=torch.uint8)
         for work, (_, peer) in zip(coming, receives, strict=True):
             work.wait()
-            waiting.append(dist.isend(taken, peer, group=self._control, tag=1))
+            waiting.append(dist.isend(taken, peer, group=self._ranks.control, tag=1))
         for work in (*given, *waiting):
             work.wait()
         assert all(receipts)

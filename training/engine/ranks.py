@@ -61,6 +61,9 @@ class Ranks:
         """Leave the process groups; the other ranks do the same."""
         if self.num_ranks > 1:
             dist.destroy_process_group()
+            # Let go here, their threads end now: while Python itself ends, one that frees a tensor would abort it.
+            object.__setattr__(self, "data", None)
+            object.__setattr__(self, "control", None)
 
 
 def alone() -> Ranks:

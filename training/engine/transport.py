@@ -55,11 +55,11 @@ class GroupWire:
 
     def __init__(self, ranks: Ranks):
         self.device = ranks.wire
-        self._data, self._control = ranks.data, ranks.control
+        self._ranks = ranks  # whose groups end when it is closed: none of them is kept here
 
     def group(self, sends: Sequence[Row], receives: Sequence[Row]) -> tuple[list[Work], list[Work]]:
-        ops = [dist.P2POp(dist.isend, row, peer, self._data) for row, peer in sends]
-        ops += [dist.P2POp(dist.irecv, row, peer, self._data) for row, peer in receives]
+        ops = [dist.P2POp(dist.isend, row, peer, self._ranks.data) for row, peer in sends]
+        ops += [dist.P2POp(dist.irecv, row, peer, self._ranks.data) for row, peer in receives]
         works: list[Work] = list(dist.batch_isend_irecv(ops)) if ops else []
         if len(works) < len(ops):
             works *= len(ops)  # nccl: one for the whole group
@@ -67,15 +67,15 @@ class GroupWire:
 
     def send_first(self, header: list[int], rows: Sequence[Tensor], peer: int) -> list[Work]:
         tensors = [torch.tensor(header, dtype=torch.int64), *(row.cpu() for row in rows if len(row))]
-        return [_Keeping(_present(dist.isend(tensor, peer, group=self._control)), tensor) for tensor in tensors]
+        return [_Keeping(_present(dist.isend(tensor, peer, group=self._ranks.control)), tensor) for tensor in tensors]
 
     def receive_header(self, peer: int) -> list[int]:
         header = torch.zeros(HEADER_LENGTH, dtype=torch.int64)
-        _present(dist.irecv(header, peer, group=self._control)).wait()
+        _present(dist.irecv(header, peer, group=self._ranks.control)).wait()
         return [int(number) for number in header.tolist()]
 
     def receive_first(self, row: Tensor, peer: int) -> Work:
-        return _present(dist.irecv(row, peer, group=self._control))
+        return _present(dist.irecv(row, peer, group=self._ranks.control))
 
 
 @dataclass(frozen=True)
