@@ -55,13 +55,12 @@ def measure(project: Project, data: Path, shipped: Path, options: argparse.Names
     """Train, predict, evaluate; and the same for the method without a network."""
     project.root.mkdir(parents=True, exist_ok=True)
     recipe = project.root / shipped.name
-    recipe.write_text(re.sub(r"^seed = .*$", f"seed = {options.seed}", shipped.read_text(), flags=re.MULTILINE))
+    recipe.write_text(changed(shipped.read_text(), {"seed": str(options.seed)}))
     loaded = load_recipe(recipe)
     tile_set, num_ranks = loaded.data.tile_set, loaded.parallel.data_parallel
     cohorts = make_tile_sets(project, data, TILE_PX, train=tile_set, with_published=True)
     if loaded.data.stain != "none":
-        for manifest in sorted(project.root.glob("*.csv")):
-            subprocess.run([GEMSLIDE, "qc", manifest, "--project", project.root], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([GEMSLIDE, "qc", "--project", project.root], check=True, stdout=subprocess.DEVNULL)
     if not options.trained:
         train(recipe, project.root, num_ranks)
     record = latest_training(project)
@@ -78,6 +77,19 @@ def measure(project: Project, data: Path, shipped: Path, options: argparse.Names
         "network": {name: rounded(found.by_method[THE_MODEL]) for name, found in evaluations.items()},
         "colour, texture, logistic regression": {name: accuracies(project, name, without) for name in TESTED},
     }
+
+
+def changed(recipe: str, changes: dict[str, str]) -> str:
+    """A recipe's text with other values.
+
+    Raises:
+        SystemExit: it has no such key.
+    """
+    for key, value in changes.items():
+        recipe, found = re.subn(rf"^{re.escape(key)} = .*$", f"{key} = {value}", recipe, flags=re.MULTILINE)
+        if found != 1:
+            raise SystemExit(f"{key} = {value}: the recipe has {found} lines `{key} = …`")
+    return recipe
 
 
 def latest_training(project: Project) -> dict[str, Any]:

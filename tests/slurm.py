@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from tests.distributed.test_training_runs import wait_until
+from tests.free_ports import free_ports
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch")
 ADMINISTRATORS_PATH = "/usr/sbin:/sbin"
@@ -75,7 +76,7 @@ def cluster(folder: Path, cores: int, search_path: str) -> Iterator[dict[str, st
 
 
 def _write_configuration(folder: Path, cores: int) -> None:
-    filled = CONFIGURATION.format(user=getpass.getuser(), folder=folder, nodes=NODES, cores=cores, ports=_free_ports(3))
+    filled = CONFIGURATION.format(user=getpass.getuser(), folder=folder, nodes=NODES, cores=cores, ports=free_ports(3))
     (folder / "slurm.conf").write_text(filled)
     (folder / "state").mkdir()
     (folder / KEY).write_bytes(secrets.token_bytes(128))
@@ -96,11 +97,3 @@ def _daemon(folder: Path, environment: dict[str, str], *command: str) -> Iterato
         finally:
             process.terminate()
             process.wait(60)
-
-
-def _free_ports(count: int) -> list[int]:
-    with ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [int(one.getsockname()[1]) for one in sockets]

@@ -143,12 +143,9 @@ class Checkpoints:
 
     def _drop_others(self) -> None:
         """Only now that there is another whole one: what the run passed over when it went on, and the oldest."""
-        whole = [
-            folder
-            for folder in _newest_first(self._folder)
-            if folder in self._written or _step_of(folder) <= self.went_on_after
-        ]
-        for folder in set(_newest_first(self._folder)) - set(whole[: self._keep]):
+        there = _newest_first(self._folder)
+        whole = [one for one in there if one in self._written or _step_of(one) <= self.went_on_after]
+        for folder in set(there) - set(whole[: self._keep]):
             remove(folder)
 
 

@@ -18,6 +18,7 @@ import pytest
 
 from pipeline.launch import train
 from tests.distributed.test_training_runs import wait_until
+from tests.free_ports import free_ports
 from tests.slurm import cluster, missing_programs
 from tests.small_road import Way, share_tiles
 
@@ -131,12 +132,6 @@ def test_torchrun_starts_the_ranks_again_and_they_go_on_by_themselves(road, unbr
     assert models_of(tmp_path) == {unbroken.best, unbroken.last}
 
 
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
-
-
 def listens(port: int) -> bool:
     with socket.socket() as one:
         return one.connect_ex(("127.0.0.1", port)) == 0
@@ -152,7 +147,7 @@ def agent(folder: Path, recipe: Path, nodes: str, port: int, restarts: int = 0) 
 
 def test_two_agents_train_one_model_together(road, unbroken, tmp_path):
     share_tiles(road.project, tmp_path)
-    command = agent(tmp_path, write(tmp_path), "2", free_port())
+    command = agent(tmp_path, write(tmp_path), "2", free_ports(1)[0])
     with (
         running(command, tmp_path, OMP_NUM_THREADS="1") as one,
         running(command, tmp_path, OMP_NUM_THREADS="1") as other,
@@ -185,7 +180,7 @@ def test_two_nodes_of_a_slurm_cluster_train_one_model_together(road, unbroken, t
 @pytest.mark.prove
 def test_when_a_machine_goes_the_other_goes_on_alone_to_the_same_weights(road, unbroken, tmp_path):
     share_tiles(road.project, tmp_path)
-    port = free_port()
+    port = free_ports(1)[0]
     command = agent(tmp_path, write(tmp_path, parallel="elastic = true"), "1:2", port, restarts=5)
     with running(command, tmp_path, OMP_NUM_THREADS="1") as one:
         wait_until(lambda: listens(port))  # the agents meet at the first one: that machine has to stay

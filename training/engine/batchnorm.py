@@ -32,6 +32,7 @@ class RunningStatistics:
             for layer in module.modules()
             if isinstance(layer, _BatchNorm) and layer.training and layer.running_mean is not None
         ]
+        self._replayed = set(map(id, self._layers))
         buffers = [layer._buffers[name] for layer in self._layers for name in ("running_mean", "running_var")]
         kinds = {(buffer.dtype, buffer.device) for buffer in buffers if buffer is not None}
         if len(kinds) > 1:
@@ -54,7 +55,7 @@ class RunningStatistics:
 
     def replays(self, layer: nn.Module) -> bool:
         """Whether a layer's buffers are looked after here."""
-        return any(layer is each for each in self._layers)
+        return id(layer) in self._replayed
 
     @contextmanager
     def recording(self) -> Iterator[None]:
