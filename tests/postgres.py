@@ -6,7 +6,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,6 +14,8 @@ from pathlib import Path
 import psutil
 import pytest
 from sqlalchemy import create_engine, text
+
+from tests.free_ports import free_ports
 
 
 class Postgres:
@@ -37,9 +38,7 @@ class Postgres:
                 parent.chmod(parent.stat().st_mode | 0o011)
             shutil.chown(folder, "postgres")
         self._run("initdb", "-D", self._data, "-U", "postgres", "-A", "trust", "--no-sync", "-E", "UTF8", "--locale=C")
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        (self.port,) = free_ports(1)
         if net:
             with (self._data / "pg_hba.conf").open("a") as rules:
                 rules.write(f"host all all {net} trust\n")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ from pathology_app.access.people import Role
 from pathology_app.access.provider import PROVIDER_VARIABLE
 from pipeline.project import Project
 from pipeline.study import LogFilter, find_ledger, project_history
+from tests.free_ports import free_ports
 from tests.pathology_app.oidc_provider import Provider, secrets_toml, started_provider
 from tests.pathology_app.small_project import make_project
 from tests.pathology_app.started_app import GEMSLIDE, StartedApp, started_app
@@ -49,9 +49,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def app(root: Path, provider: Provider) -> Iterator[StartedApp]:
-    with socket.socket() as probe:  # the provider must be told where the app will be
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    (port,) = free_ports(1)  # the provider must be told where the app will be
     secrets = root / "secrets.toml"
     secrets.touch(mode=0o600)
     secrets.write_text(secrets_toml(provider, f"http://127.0.0.1:{port}"))
