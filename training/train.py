@@ -36,8 +36,21 @@ MOST_NAMED = 8
 def main() -> int:
     arguments = _arguments()
     rank = int(os.environ.get("RANK", "0"))
-    world_size = int(os.environ.get("WORLD_SIZE", "1"))
     _stop_on_request()
+    try:
+        return _outcome(arguments, rank, int(os.environ.get("WORLD_SIZE", "1")))
+    except KeyboardInterrupt:
+        if rank == 0:
+            sys.stderr.write("interrupted; no model package was written\n")
+        return INTERRUPTED
+    finally:
+        # It ends by itself now. What runs while Python ends would make a traceback of a request to do so.
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_IGN)
+
+
+def _outcome(arguments: argparse.Namespace, rank: int, world_size: int) -> int:
+    """Check and run it, and tell people what came of it: the exit code."""
     for_people = (GemslideError, dataset_error(arguments.recipe))
     try:
         checked = check_run(arguments.recipe, arguments.project, world_size, threads=arguments.threads)
@@ -55,10 +68,6 @@ def main() -> int:
         where = error.filename or arguments.project
         sys.stderr.write(f"error [unreadable]: {where}: {error.strerror or error}. No model package was written.\n")
         return 1
-    except KeyboardInterrupt:
-        if rank == 0:
-            sys.stderr.write("interrupted; no model package was written\n")
-        return INTERRUPTED
     if rank == 0 and arguments.outcome_json:
         arguments.outcome_json.write_text(json.dumps(models), encoding="utf-8")
     return 0

@@ -308,6 +308,24 @@ def test_stopping_gemslide_stops_every_rank_and_publishes_nothing(road, tmp_path
     assert _record(tmp_path)["outcome"] == "interrupted"
 
 
+ASKED_TO_END_AT_EXIT = """
+import atexit, os, signal, sys
+atexit.register(lambda: print("still here"))
+atexit.register(lambda: os.kill(os.getpid(), signal.SIGTERM))
+from training.train import main
+sys.exit(main())
+"""
+
+
+def test_a_rank_that_is_asked_to_end_while_it_ends_says_nothing_more(tmp_path):
+    command = [sys.executable, "-c", ASKED_TO_END_AT_EXIT, tmp_path / "missing.toml"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+
+    assert (done.returncode, done.stdout) == (2, "still here\n")
+    assert done.stderr.startswith("error [")
+    assert "Traceback" not in done.stderr
+
+
 def wait_until(condition, timeout_s=240):
     """Poll a condition; gives up with an assertion."""
     end = time.monotonic() + timeout_s
