@@ -42,7 +42,7 @@ from pipeline.evaluation.evaluate import THE_MODEL, evaluate_model
 from pipeline.evaluation.froc import FALSE_POSITIVES_PER_SLIDE, Froc
 from pipeline.evaluation.result import Evaluation
 from pipeline.inference.infer import infer_slide
-from pipeline.inference.predictor import Predictor
+from pipeline.inference.predictor import Predictor, run_on_of
 from pipeline.launch import train
 from pipeline.project import Project
 from pipeline.tiles.dataset import TileDataset
@@ -120,9 +120,10 @@ def measure(project: Project, data: Path, options: argparse.Namespace) -> dict[s
 
 def tested(project: Project, model_id: str, cohorts: dict[str, Cohort], views: str) -> dict[str, Evaluation]:
     """Predict the test slides with a model; its evaluation on each tile set that has test cells, by name."""
-    predictor = Predictor.load(project.models_dir / model_id)
+    how = InferConfig.model_validate({"views": views})
+    predictor = Predictor.load(project.models_dir / model_id, run_on_of("cpu", how))
     for slide_id in TEST_SLIDES:
-        infer_slide(slide_id, predictor, project, InferConfig.model_validate({"views": views}))
+        infer_slide(slide_id, predictor, project, how)
     config = EvaluateConfig(lesion_classes=LESIONS)
     return {
         name: evaluate_model(project, model_id, name, config, with_baselines=False, cohort=cohorts[name])

@@ -144,7 +144,8 @@ def infer(recorder: Recorder, project: Project) -> InferReport:
     from pipeline.config import InferConfig
     from pipeline.inference.infer import infer_slide
 
-    return infer_slide("S-1", recorder.predictor, project, InferConfig(min_tissue=0.0), devices=recorder)
+    config = InferConfig(min_tissue=0.0, precision=recorder.predictor.run_on.numerics.precision)
+    return infer_slide("S-1", recorder.predictor, project, config, devices=recorder)
 
 
 def _options() -> argparse.Namespace:

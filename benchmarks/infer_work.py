@@ -31,7 +31,6 @@ from training.inference import RunOn
 from training.numerics import Numerics, Precision
 
 CLASSES = 2
-EVERY_TILE = InferConfig(min_tissue=0.0)
 
 
 @dataclass(frozen=True)
@@ -44,6 +43,11 @@ class Work:
     slide_px: int
     precision: Precision = "fp32"
     device: str = "cpu"
+
+
+def every_tile(predictor: Predictor) -> InferConfig:
+    """Settings that leave no tile out."""
+    return InferConfig(min_tissue=0.0, precision=predictor.run_on.numerics.precision)
 
 
 def slide_of(folder: Path, side_px: int) -> Project:
@@ -138,7 +142,7 @@ def _round(project: Project, predictor: Predictor, batches: list[torch.Tensor], 
     before = alone(predictor, batches[:half] if not swap else batches)
     forget(project)
     start = time.perf_counter()
-    report = infer_slide("S-1", predictor, project, EVERY_TILE)
+    report = infer_slide("S-1", predictor, project, every_tile(predictor))
     road_s = time.perf_counter() - start
     after = alone(predictor, batches[half:] if not swap else batches)
     return {
@@ -186,12 +190,12 @@ def _road_in_turns(turns: Turns, work: Work, root: Path, num_rounds: int) -> lis
     _, trial = opened(work, project, Mean())
     _, predictor = opened(work, project)
     forget(project)
-    infer_slide("S-1", trial, project, EVERY_TILE)
+    infer_slide("S-1", trial, project, every_tile(trial))
     turns.ready()
     for _ in range(num_rounds):
         forget(project)
         clock, began_at, start_s = Clock(turns.now), time.perf_counter(), turns.now()
-        report = infer_slide("S-1", predictor, project, EVERY_TILE, advance=clock)
+        report = infer_slide("S-1", predictor, project, every_tile(predictor), advance=clock)
         rounds.append(
             {
                 "began_at": began_at,

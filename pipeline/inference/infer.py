@@ -22,7 +22,7 @@ from pipeline.inference.journal import BatchResult, Journal, forget_journal, ope
 from pipeline.inference.key import finished_predictions, prediction_key, stored_key
 from pipeline.inference.overlap import merge_tiles
 from pipeline.inference.plausibility import find_oddities, glass_tiles, refuse_implausible, stored_oddities
-from pipeline.inference.predictor import Predictor
+from pipeline.inference.predictor import Predictor, run_on_of
 from pipeline.inference.results import keep_what_others_wrote, write_results
 from pipeline.inference.slide_report import BESIDE_DAMAGE
 from pipeline.inference.stain_check import COLOUR_DISTANCE, stored_distance
@@ -86,8 +86,10 @@ def infer_slide(
         ImplausibleOutputError: nonsense from the model. LockedError: another process is at the same.
         BadRecipeError: the slide was scanned coarser than the model wants.
         UnreadableError: the model wants normalised stains, and the slide's was never fitted.
+        ValueError: the predictor runs in another way than the settings ask for.
     """
     _check_classes(config, predictor)
+    _check_runs_as_asked(config, predictor)
     reader = StoreReader(project.store_path(slide_id))
     work = _SlideWork(reader, predictor, devices or OneDevice(predictor), project, config, package, source)
     key = prediction_key(reader, predictor, config)
@@ -264,6 +266,16 @@ def _check_classes(config: InferConfig, predictor: Predictor) -> None:
     if unknown:
         raise BadRecipeError(
             f"[infer] hotspot_classes: {unknown} are none of the model's classes {list(predictor.class_names)}."
+        )
+
+
+def _check_runs_as_asked(config: InferConfig, predictor: Predictor) -> None:
+    """Precision, views and the like are fixed when a model is loaded: settings alone would change nothing."""
+    asked, runs = run_on_of("cpu", config), predictor.run_on
+    if (asked.numerics, asked.views) != (runs.numerics, runs.views):
+        raise ValueError(
+            f"the settings ask for {asked.numerics}, views {asked.views!r}; the model was loaded to run with "
+            f"{runs.numerics}, views {runs.views!r}. Load it with `run_on_of`."
         )
 
 

@@ -13,8 +13,7 @@ from pipeline.config import InferConfig
 from pipeline.inference.blocks import SlidePlan
 from pipeline.inference.devices import Devices, ManyDevices, OneDevice
 from pipeline.inference.infer import plan_tiles, slide_grid, tissue_tiles
-from pipeline.inference.predictor import Predictor
-from pipeline.inference.stage import run_on_of
+from pipeline.inference.predictor import Predictor, run_on_of
 from pipeline.progress import Advance, no_bar
 from pipeline.store.reader import StoreReader
 

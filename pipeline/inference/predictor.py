@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from pipeline.config import InferConfig
 from pipeline.errors import ImplausibleOutputError
 from training import inference
 from training.inference import OTHER_RANK as OTHER_RANK
@@ -26,6 +27,12 @@ CPU_BATCH_PX, GPU_BATCH_PX = 32 * 224**2, 512 * 224**2
 def default_device() -> str:
     """The first GPU, where there is one."""
     return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def run_on_of(device: str, config: InferConfig) -> RunOn:
+    """Where and how a model runs, by the settings."""
+    numerics = Numerics(config.precision, deterministic=config.deterministic, compile=config.compile)
+    return RunOn(device, numerics, config.views)
 
 
 def use_threads(count: int) -> None:

@@ -9,8 +9,7 @@ from pathlib import Path
 from pipeline.config import InferConfig
 from pipeline.errors import BadRecipeError
 from pipeline.inference.devices import named_devices, serve
-from pipeline.inference.predictor import OTHER_RANK, connection_to, default_device
-from pipeline.inference.stage import run_on_of
+from pipeline.inference.predictor import OTHER_RANK, connection_to, default_device, run_on_of
 from pipeline.run_record import SlideOutcome
 from pipeline.store.threads import CORES
 

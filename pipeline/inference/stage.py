@@ -13,7 +13,7 @@ from pipeline.errors import GemslideError, QcFailedError
 from pipeline.inference.devices import Devices, ManyDevices, OneDevice
 from pipeline.inference.infer import InferReport, infer_slide
 from pipeline.inference.key import prediction_key, read_stored_key
-from pipeline.inference.predictor import OTHER_RANK, Numerics, Predictor, RunOn, connection_to
+from pipeline.inference.predictor import OTHER_RANK, Predictor, RunOn, connection_to, run_on_of
 from pipeline.inference.slide_report import BESIDE_DAMAGE
 from pipeline.inference.stain_check import COLOUR_DISTANCE, NOT_KNOWN
 from pipeline.jobs.key import Key
@@ -81,12 +81,6 @@ def _close() -> None:
         if isinstance(devices, ManyDevices):
             devices.end()
     _OPEN.clear()
-
-
-def run_on_of(device: str, config: InferConfig) -> RunOn:
-    """Where and how a model runs, by the settings."""
-    numerics = Numerics(config.precision, deterministic=config.deterministic, compile=config.compile)
-    return RunOn(device, numerics, config.views)
 
 
 def _identity(path: Path) -> tuple[int, ...]:

@@ -19,8 +19,7 @@ from pipeline.inference import devices
 from pipeline.inference.devices import ManyDevices, OneDevice
 from pipeline.inference.infer import infer_slide
 from pipeline.inference.journal import BatchResult, forget_journal, open_journal
-from pipeline.inference.predictor import Numerics, Predictor, RunOn
-from pipeline.inference.stage import run_on_of
+from pipeline.inference.predictor import Predictor, RunOn, run_on_of
 from pipeline.project import Project
 from pipeline.store.labels import read_tissue, write_tissue
 from pipeline.store.overlays import read_predictions
@@ -83,12 +82,13 @@ def test_of_two_processes_at_once_on_one_slide_one_works_and_the_other_says_so_o
 
 def test_another_tissue_mask_or_deterministic_bits_are_predicted_anew(road, own, predictor):
     store = own.store_path(road.test_slide)
-    exact = Predictor.load(own.model_path(road.model_id), RunOn("cpu", Numerics(deterministic=True)))
+    exactly = CONFIG.model_copy(update={"deterministic": True})
+    exact = Predictor.load(own.model_path(road.model_id), run_on_of("cpu", exactly))
     infer_slide(road.test_slide, predictor, own, CONFIG)
     assert infer_slide(road.test_slide, predictor, own, CONFIG).skipped
 
-    assert not infer_slide(road.test_slide, exact, own, CONFIG).skipped
-    assert infer_slide(road.test_slide, exact, own, CONFIG).skipped
+    assert not infer_slide(road.test_slide, exact, own, exactly).skipped
+    assert infer_slide(road.test_slide, exact, own, exactly).skipped
     whole = infer_slide(road.test_slide, predictor, own, CONFIG).num_tiles
     mask_yx, mask_mpp = read_tissue(store)
     mask_yx[: len(mask_yx) // 2] = 0

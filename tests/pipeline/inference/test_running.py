@@ -19,9 +19,8 @@ from pipeline.inference.devices import ManyDevices, named_devices
 from pipeline.inference.infer import infer_slide, slide_grid, tissue_tiles
 from pipeline.inference.journal import BatchResult, open_journal
 from pipeline.inference.overlap import cell_weights, merge_tiles
-from pipeline.inference.predictor import Numerics, Predictor, RunOn
+from pipeline.inference.predictor import Numerics, Predictor, RunOn, run_on_of
 from pipeline.inference.reading import TileFeed
-from pipeline.inference.stage import run_on_of
 from pipeline.store.overlays import read_predictions
 from pipeline.store.reader import StoreReader
 from tests.pipeline.inference.chaos import run
@@ -242,14 +241,15 @@ def test_in_a_deterministic_run_a_tile_s_bits_depend_on_nothing_but_the_tile(pac
 
 
 def test_half_precision_is_close_and_another_key(road, own, package):
-    half = Predictor.load(package, RunOn("cpu", Numerics("bf16")))
+    in_half = CONFIG.model_copy(update={"precision": "bf16"})
+    half = Predictor.load(package, run_on_of("cpu", in_half))
     full = Predictor.load(package)
     tiles = np.random.default_rng(2).integers(0, 256, (6, 32, 32, 3), np.uint8)
     assert np.abs(half.predict(tiles) - full.predict(tiles)).max() < 2e-2
 
     infer_slide(road.test_slide, full, own, CONFIG)
     assert infer_slide(road.test_slide, full, own, CONFIG).skipped
-    assert not infer_slide(road.test_slide, half, own, CONFIG).skipped
+    assert not infer_slide(road.test_slide, half, own, in_half).skipped
 
 
 @pytest.mark.parametrize(("views", "turns"), [("flips", 4), ("all", 8)])
@@ -265,6 +265,12 @@ def test_views_make_a_tile_and_its_turns_the_same(package, views, turns):
     np.testing.assert_allclose(found, np.broadcast_to(found[:1], found.shape), atol=1e-5)
     plain = Predictor.load(package).predict(np.stack(looks))
     np.testing.assert_allclose(found[0], plain.mean(0), atol=1e-5)
+
+
+@pytest.mark.parametrize("change", [{"views": "all"}, {"precision": "bf16"}, {"deterministic": True}])
+def test_settings_that_a_loaded_model_does_not_follow_are_refused(road, own, predictor, change):
+    with pytest.raises(ValueError, match=r"the settings ask for .* the model was loaded to run with"):
+        infer_slide(road.test_slide, predictor, own, CONFIG.model_copy(update=change))
 
 
 def test_the_command_shows_that_results_do_not_depend_on_how_the_work_is_cut(road, own, gemslide):

@@ -14,7 +14,7 @@ import pytest
 from pipeline.config import InferConfig
 from pipeline.errors import BadRecipeError
 from pipeline.inference.infer import infer_slide
-from pipeline.inference.predictor import Numerics, Predictor, RunOn
+from pipeline.inference.predictor import Predictor, run_on_of
 from pipeline.inference.sharing import share_of_this_process
 from pipeline.store.overlays import read_predictions
 from tests.small_road import TISSUE_TOML, make_slide
@@ -48,8 +48,9 @@ def test_with_fewer_slides_than_processes_they_share_one_and_give_the_bits_of_on
     path = own.store_path(road.test_slide)
     shared = read_predictions(path, road.model_id).probabilities_cyx.tobytes()
     shutil.rmtree(path / "predictions")
-    alone = Predictor.load(own.model_path(road.model_id), RunOn("cpu", Numerics(deterministic=True)))
-    infer_slide(road.test_slide, alone, own, InferConfig(batch_size=16))
+    config = InferConfig(batch_size=16, deterministic=True)
+    alone = Predictor.load(own.model_path(road.model_id), run_on_of("cpu", config))
+    infer_slide(road.test_slide, alone, own, config)
     assert read_predictions(path, road.model_id).probabilities_cyx.tobytes() == shared
 
 
