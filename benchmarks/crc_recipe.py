@@ -5,7 +5,7 @@
 Trained on slides `train_0` to `train_2` of crc-mosaic and on the published training tiles that are in none of them,
 laid out as a slide (`benchmarks.crc_cells`). The 500 published test tiles and the mosaics of test tiles come from other
 slides. They choose nothing: no epoch, no setting. The network that is tested is that of the last epoch, whatever
-validation says of it.
+validation says of it; tiles are looked at once, and in their eight turns and flips (`[infer] views = "all"`).
 
 Beside it colour, texture and logistic regression, fitted on the same cells. Prints a JSON line; the committed ones are
 in benchmarks/results/crc_recipe.jsonl.
@@ -65,7 +65,7 @@ def measure(project: Project, data: Path, shipped: Path, options: argparse.Names
         train(recipe, project.root, num_ranks)
     record = latest_training(project)
     model_id = record["models"]["last"]
-    evaluations = tested(project, model_id, cohorts, "all")
+    by_views = {views: tested(project, model_id, cohorts, views) for views in ("none", "all")}
     without = fitted_without_network(project, tile_set)
     return {
         "benchmark": "crc_recipe",
@@ -74,7 +74,10 @@ def measure(project: Project, data: Path, shipped: Path, options: argparse.Names
         "model": model_id,
         "training_s": round(record["seconds"]["total"]),
         **_course(record),
-        "network": {name: rounded(found.by_method[THE_MODEL]) for name, found in evaluations.items()},
+        "network": {
+            f"views = {views}": {name: rounded(found.by_method[THE_MODEL]) for name, found in evaluations.items()}
+            for views, evaluations in by_views.items()
+        },
         "colour, texture, logistic regression": {name: accuracies(project, name, without) for name in TESTED},
     }
 
