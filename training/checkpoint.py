@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shutil
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -210,13 +211,14 @@ def _tensors_in(folder: Path, part: Part) -> dict[str, Tensor]:
 
 
 def forget(folder: Path) -> None:
-    """Remove all checkpoints of a run that has ended well.
+    """Remove all checkpoints of a run: it has ended well, or begins anew.
 
     Raises:
         DiskFullError: the folder may not be written.
     """
     with explain_unwritable(folder):
-        remove(folder)
+        if folder.is_dir():
+            shutil.rmtree(folder)
 
 
 def named(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

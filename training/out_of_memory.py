@@ -34,7 +34,7 @@ def explained(recipe: Recipe, tile_px: int, plan: Plan, engine: Engine | None = 
     """Turn a lack of memory inside the block into an error that says where, and what would fit.
 
     Args:
-        engine: whose blocks are at work; None: none is.
+        engine: which is at work; None: it is not.
 
     Raises:
         OutOfMemoryError: memory ran out.
@@ -45,10 +45,9 @@ def explained(recipe: Recipe, tile_px: int, plan: Plan, engine: Engine | None = 
         if not is_out_of_memory(error):
             raise
         traceback.clear_frames(error.__traceback__)  # they hold what filled the memory
-        at_block = None if engine is None else engine.at_block
-        block = "" if at_block is None else f" in block {at_block} of the network"
+        where = "" if engine is None or engine.at is None else f" in {engine.at}"
         raise OutOfMemoryError(
-            f"memory ran out{block}: {_first_line(error)} This recipe keeps "
+            f"memory ran out{where}: {_first_line(error)} This recipe keeps "
             f"{_gb(_kept(recipe, tile_px))} of activations and weights on its fullest rank; "
             f"{_what_would_fit(recipe, tile_px, plan)}"
         ) from error

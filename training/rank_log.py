@@ -14,6 +14,8 @@ from pathlib import Path
 from training.foundation.publish import explain_unwritable
 
 FOLDER = "ranks"
+BEFORE_STEPS = -1
+"""In place of a step's number."""
 _TAIL_BYTES = 4096
 
 
@@ -30,7 +32,7 @@ class RankLog:
         with explain_unwritable(self.path):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o666)
-        self._step = -1
+        self._step = BEFORE_STEPS
         self.last = "starting"
         """What this rank has begun last."""
 
@@ -40,7 +42,7 @@ class RankLog:
         Raises:
             DiskFullError: no space.
         """
-        self.last = f"step {step}, {what}"
+        self.last = str(what) if step == BEFORE_STEPS else f"step {step}, {what}"
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
         with explain_unwritable(self.path):
             if step != self._step:

@@ -18,6 +18,7 @@ import torch
 
 from training.engine.allocator import keep_freed_memory
 from training.engine.ranks import LostPeerError, alone, connect_ranks
+from training.errors import BadRecipeError
 from training.foundation.errors import GemslideError, ImplausibleOutputError
 from training.foundation.leftovers import recover_folder
 from training.foundation.process import die_with_parent
@@ -53,6 +54,11 @@ def _outcome(arguments: argparse.Namespace, rank: int, world_size: int) -> int:
     """Check and run it, and tell people what came of it: the exit code."""
     for_people = (GemslideError, dataset_error(arguments.recipe))
     try:
+        if arguments.fresh and "TORCHELASTIC_RUN_ID" in os.environ:
+            raise BadRecipeError(
+                "--fresh under torchrun: ranks that it starts again would begin anew, too. Remove the run's folder in "
+                f"{arguments.project / CHECKPOINTS} instead."
+            )
         checked = check_run(arguments.recipe, arguments.project, world_size, threads=arguments.threads)
     except for_people as error:
         if os.environ.get("LOCAL_RANK", "0") == "0":  # the others of this machine found the same
@@ -83,7 +89,9 @@ def _arguments() -> argparse.Namespace:
         type=Path,
         help="write what came of it here: {best, last} model ids, or {refused: {code, message}}",
     )
-    parser.add_argument("--fresh", action="store_true", help="begin anew, whatever checkpoints there are")
+    parser.add_argument(
+        "--fresh", action="store_true", help="begin anew, whatever checkpoints there are; not under torchrun"
+    )
     return parser.parse_args()
 
 
@@ -92,9 +100,7 @@ def _run(checked: Checked, arguments: argparse.Namespace, rank: int, world_size:
         project: Path = arguments.project
         for folder in (project / "models", project / "runs", *(project / CHECKPOINTS).glob("*")):
             recover_folder(folder)
-    # Ranks that torchrun has started again go on from what the ranks before them have saved.
-    fresh = arguments.fresh and os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0"
-    return _train(checked, arguments.project, world_size, fresh=fresh)
+    return _train(checked, arguments.project, world_size, fresh=arguments.fresh)
 
 
 def _stop_on_request() -> None:
@@ -156,7 +162,10 @@ def _meeting(world_size: int) -> dict[str, Any]:
 def _said_last(project_dir: Path, run_id: str, ranks: list[int]) -> str:
     """What other ranks have begun last, from their logs, for people."""
     paths = {rank: log_path(project_dir / "runs", run_id, rank) for rank in ranks[:MOST_NAMED]}
-    return " ".join(f"Rank {rank} was last in: {last_words(path)} (its log: {path})." for rank, path in paths.items())
+    return " ".join(
+        f"Rank {rank} was last in: {last_words(path) or 'nothing yet'} (its log: {path})."
+        for rank, path in paths.items()
+    )
 
 
 def _device(local_ranks: int) -> tuple[torch.device, bool]:

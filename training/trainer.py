@@ -29,6 +29,7 @@ from training.package import write_packages
 from training.package_content import Looks, RunFacts, content_of, describe_plan, looks_of
 from training.parallel_plan import blocks_of, plan_of
 from training.preflight import Checked
+from training.rank_log import BEFORE_STEPS
 from training.resuming import Resuming
 from training.run_log import RunLog, run_log
 from training.run_state import Epoch, RunState
@@ -49,13 +50,14 @@ class Trainer:
     ):
         self.recipe, self.source, self.start = checked.recipe, checked.source, checked.start
         self._recipe_name = checked.recipe_path.stem
-        self._project_dir, self._rank, self._device = project_dir, ranks.rank, device
+        self._project_dir, self._rank, self._device, self._watch = project_dir, ranks.rank, device, watch
         parallel, train = self.recipe.parallel, self.recipe.train
         self._batches = BatchPlan(
             self.source, batch_size=parallel.batch_size, seed=train.seed, balance=self.recipe.data.balance
         )
         self.num_steps = train.steps or self._batches.steps_per_epoch * (train.epochs or 0)
         self._steps_per_epoch = train.steps or self._batches.steps_per_epoch
+        watch(BEFORE_STEPS, "the mean of each channel")
         self.mean, self.std = ranks.of_first(self._channel_statistics() if ranks.rank == 0 else None)
         self._pool = ThreadPoolExecutor(2)
         self._loss = loss_of(self.recipe.optim)
@@ -97,6 +99,7 @@ class Trainer:
             fresh: begin anew where there are checkpoints of the run.
         """
         with self._log(run_id) as log:
+            self._watch(BEFORE_STEPS, "looking for a checkpoint")
             resumed = self._resuming.resume(fresh=fresh)
             self._state, self._best = resumed.state, resumed.best
             if log:
@@ -159,6 +162,7 @@ class Trainer:
 
     def _save(self, log: RunLog | None) -> None:
         start = time.perf_counter()
+        self._watch(self._state.steps_done - 1, "writing a checkpoint")
         with self._memory_explained():
             self._resuming.save(self._state, self._best)
         if log:
@@ -184,7 +188,7 @@ class Trainer:
         """One optimizer step; the first tiles of the upcoming one are read meanwhile.
 
         Returns:
-            None where the step was skipped, since it was not finite and the recipe allows that.
+            None where the step was skipped: it was not finite and the recipe allows that, or 16 bits were too few.
 
         Raises:
             ImplausibleOutputError: a loss or a gradient is not finite. OutOfMemoryError: it did not fit.
@@ -199,11 +203,12 @@ class Trainer:
             result = None
         give_back_if_scarce()
         scale = self._engine.loss_scale
-        lost = result is None or result.skipped
+        if result is not None and result.skipped:
+            result = None
         self._state = self._state.after_step(
             None if result is None else result.loss, loss_scale=scale.value, good_steps=scale.good_steps
         )
-        if self._average and not lost:
+        if self._average and result is not None:
             self._average.update(self._state.steps_done)
         return result
 
@@ -270,6 +275,7 @@ class Trainer:
 
     def _write_packages(self, log: RunLog | None, last: Epoch, looks: Looks | None) -> dict[str, str]:
         best = self._best or last
+        self._watch(self._state.steps_done - 1, "making the packages")
         with self._memory_explained():
             states = [self._engine.share_state(epoch.own) for epoch in (best, last)]
         if log is None or looks is None:

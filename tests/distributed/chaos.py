@@ -10,6 +10,7 @@ import argparse
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -33,6 +34,8 @@ EPOCHS, EVERY_STEPS = 4, 3
 SHARE_OF_WHOLE = 0.3
 """Of kills that hit the command and all its processes, not one rank."""
 LONGEST_S = 90.0
+ENOUGH_TO_GO_ON = 10
+"""Kills, of which some must hit a run that had gone on at a checkpoint."""
 
 
 class Broken(AssertionError):
@@ -69,14 +72,14 @@ class Chaos:
     def run(self, times: int) -> int:
         """Kill one run up to `times` times, then let it end; how often it was killed."""
         project, killed = self._new_project("project"), 0
-        while killed < times:
+        while killed < times and not self._is_done(project):
             way = self._random.choice(WAYS)
             if self._is_killed(project, way):
                 killed += 1
             else:
                 break
         way = self._random.choice(WAYS)
-        ended = train(self._write(project, way), project, way.num_ranks) if not self._models(project) else None
+        ended = None if self._is_done(project) else train(self._write(project, way), project, way.num_ranks)
         self._check(project, ended)
         self.tally.runs += 1
         return killed
@@ -106,6 +109,8 @@ class Chaos:
         said, _ = process.communicate(timeout=LONGEST_S)
         if process.returncode == 0:
             return False
+        if process.returncode != -signal.SIGKILL and "was ended by signal 9" not in said:
+            raise Broken(f"it ended with code {process.returncode}, and not by the kill: {said}")
         self.tally.killed += 1
         self.tally.resumed += had and "going on after step" in said
         self.tally.moments[self._moment(project)] += 1
@@ -140,10 +145,12 @@ class Chaos:
         models = project / "models"
         return {path.name for path in models.iterdir() if not path.name.startswith(".")} if models.exists() else set()
 
+    def _is_done(self, project: Path) -> bool:
+        return self._models(project) == {self._unbroken.best, self._unbroken.last}
+
     def _check(self, project: Path, ended: TrainingResult | None) -> None:
-        expected = {self._unbroken.best, self._unbroken.last}
-        if self._models(project) != expected or (ended and ended != self._unbroken):
-            raise Broken(f"ended with {self._models(project)}, an unbroken run with {expected}")
+        if not self._is_done(project) or (ended and ended != self._unbroken):
+            raise Broken(f"ended with {self._models(project)}, an unbroken run with {self._unbroken}")
 
 
 def run(road: SmallRoad, folder: Path, times: int, seed: int, *, say: bool = False) -> Tally:
@@ -157,6 +164,8 @@ def run(road: SmallRoad, folder: Path, times: int, seed: int, *, say: bool = Fal
         left -= chaos.run(min(left, 6))
         if say:
             print(chaos.tally, flush=True)
+    if times >= ENOUGH_TO_GO_ON and not chaos.tally.resumed:
+        raise Broken(f"none of {times} runs had gone on at a checkpoint")
     return chaos.tally
 
 

@@ -51,9 +51,9 @@ class Watcher:
                 os._exit(0)
 
 
-def train_forked(recipe: Path, project: Path, num_ranks: int) -> TrainingResult:
+def train_forked(recipe: Path, project: Path, num_ranks: int, *, fresh: bool = False) -> TrainingResult:
     """`pipeline.launch.train` without its processes."""
-    return TrainingResult(**run_ranks(num_ranks, _train, recipe, project, None)[0])
+    return TrainingResult(**run_ranks(num_ranks, _train, recipe, project, None, fresh)[0])
 
 
 def train_until_death(recipe: Path, project: Path, num_ranks: int, death: Death) -> None:
@@ -62,7 +62,9 @@ def train_until_death(recipe: Path, project: Path, num_ranks: int, death: Death)
     assert results == [None] * num_ranks, results
 
 
-def _train(ranks: Ranks, recipe: Path, project: Path, death: Death | None) -> dict[str, str] | None:
+def _train(
+    ranks: Ranks, recipe: Path, project: Path, death: Death | None, fresh: bool = False
+) -> dict[str, str] | None:
     checked = check_run(recipe, project, ranks.num_ranks)
     keep_freed_memory()
     use_threads(checked.recipe.train.threads)
@@ -71,7 +73,7 @@ def _train(ranks: Ranks, recipe: Path, project: Path, death: Death | None) -> di
         _die_in_checkpoint(death.step)
     ranks = ranks if ranks.num_ranks > 1 else alone()
     try:
-        return Trainer(checked, project, ranks, torch.device("cpu"), **watch).run()
+        return Trainer(checked, project, ranks, torch.device("cpu"), **watch).run(fresh=fresh)
     except LostPeerError:
         if death is None:
             raise

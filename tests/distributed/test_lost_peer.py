@@ -71,6 +71,22 @@ def one_rank_dies_at_the_update(ranks: Ranks) -> tuple[str, float] | None:
     return step_until_lost(engine)
 
 
+def first_rank_dies_before_anything(ranks: Ranks) -> str:
+    """Rank 0 is gone while rank 1 waits for what it alone reads."""
+    if ranks.rank == 0:
+        os._exit(0)
+    with pytest.raises(LostPeerError) as lost:
+        ranks.of_first(None)
+    assert lost.value.peer == 0
+    return str(lost.value)
+
+
+def test_a_first_rank_that_is_lost_before_the_engine_is_there_is_named():
+    message = run_ranks(2, first_rank_dies_before_anything, timeout_s=60.0)[1]
+
+    assert message.startswith("rank 1 waits for rank 0, which did not answer within 60 s, or is gone: ")
+
+
 def test_a_silent_rank_is_named_within_the_timeout(tmp_path):
     message, waited_s = run_ranks(2, one_rank_hangs, str(tmp_path / "store"))[0]
 

@@ -4,6 +4,7 @@
 """
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -324,6 +325,17 @@ def test_a_rank_that_is_asked_to_end_while_it_ends_says_nothing_more(tmp_path):
     assert (done.returncode, done.stdout) == (2, "still here\n")
     assert done.stderr.startswith("error [")
     assert "Traceback" not in done.stderr
+
+
+def test_fresh_goes_with_the_command_and_not_with_the_restarts_of_torchrun(tmp_path):
+    command = [sys.executable, "-m", "training.train", "r.toml", "--project", tmp_path, "--fresh"]
+    under_torchrun = {**os.environ, "TORCHELASTIC_RUN_ID": "one"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False, env=under_torchrun)
+
+    assert done.returncode == 2
+    assert (
+        "error [bad_recipe]: --fresh under torchrun: ranks that it starts again would begin anew, too." in done.stderr
+    )
 
 
 def wait_until(condition, timeout_s=240):

@@ -94,6 +94,16 @@ def test_a_run_of_one_process_goes_on_wherever_it_died(unbroken, road, tmp_path,
     assert resumed is None or resumed["differs"] == {}
 
 
+def test_fresh_begins_anew_whatever_there_is(unbroken, road, tmp_path):
+    share_tiles(road.project, tmp_path)
+    recipe = write(WAYS["single"], tmp_path / "r.toml")
+    train_until_death(recipe, tmp_path, 1, Death(7))
+    assert list((tmp_path / "checkpoints").glob("*/step-*"))
+
+    check_equal(unbroken, tmp_path, train_forked(recipe, tmp_path, 1, fresh=True))
+    assert "resumed" not in record(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("first", "then"),
     [

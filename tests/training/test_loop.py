@@ -104,6 +104,18 @@ def test_where_the_recipe_says_so_such_steps_are_skipped_and_counted_and_not_for
         always.run()
 
 
+def test_a_step_lost_to_sixteen_bits_counts_as_skipped_and_its_loss_in_no_mean(road, tmp_path):
+    one = trainer(recipe_in(road, tmp_path, train='precision = "fp16"'), tmp_path)
+    one._engine.loss_scale.value = 2.0**120
+
+    assert one.step(one.batch(0), None) is None
+    assert (one._state.steps_done, one._state.skipped, one._state.num_losses, one._state.loss_sum) == (1, 1, 0, 0.0)
+
+    one._engine.loss_scale.value = 1.0
+    assert one.step(one.batch(1), None) is not None
+    assert (one._state.steps_done, one._state.skipped, one._state.num_losses) == (2, 0, 1)
+
+
 def test_the_averaged_weights_are_what_is_validated_and_packaged(road, tmp_path):
     plain, averaged = tmp_path / "plain", tmp_path / "averaged"
     results = [

@@ -212,9 +212,9 @@ class Engine:
         return {name: [each[name] for each in by_rank] for name in mine}
 
     @property
-    def at_block(self) -> int | None:
-        """The block of the network that this rank has begun last, for whoever asks where something failed."""
-        return self._executor.at_block
+    def at(self) -> str | None:
+        """What this rank has begun last, a block of the network say, for whoever asks where something failed."""
+        return self._executor.at
 
     def close(self) -> None:
         """Stop reading ahead; the last call, not needed at the end of a program."""

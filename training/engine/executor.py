@@ -117,12 +117,13 @@ class Executor:
         self._feed = feed
         self._counter = counter
         self._watch = watch
-        self._busy: StageCopy | None = None
+        self._busy: StageCopy | str | None = None
+        """With what: a stage, or what it is in words."""
 
     @property
-    def at_block(self) -> int | None:
-        """The block of the network that was begun last."""
-        return None if self._busy is None else self._busy.at_block
+    def at(self) -> str | None:
+        """What was begun last, for people: a block of the network, its backward, or what follows; None: nothing."""
+        return self._busy.at if isinstance(self._busy, StageCopy) else self._busy
 
     def begin(
         self,
@@ -137,6 +138,7 @@ class Executor:
     ) -> Step:
         """Make ready for a step; inputs of this batch, and then of the upcoming one, are read ahead from now on."""
         self._counter.start()
+        self._busy = None
         actions, groups = schedule.ranks[self._rank], exchanges(schedule, self._rank)
         shapes = tuple(map(tuple, batch.shapes))
         self._feed.follow(batch, _inputs_of(schedule, self._rank))
@@ -163,9 +165,11 @@ class Executor:
             case Op.B:
                 self._backward(step, index)
             case Op.REDUCE:
+                self._busy = "the sum of gradients"
                 self._exchange(step, index)
                 self._syncs[action.stage].finish_sum(1.0 / step.loss_scale)
             case Op.STEP:
+                self._busy = "the optimizer's step"
                 self._exchange(step, index)
                 self._syncs[action.stage].update(len(step.shapes))
 

@@ -50,11 +50,25 @@ class Ranks:
     """None for a process on its own."""
 
     def of_first(self, value: Any) -> Any:
-        """The first rank's object, on every rank; every rank calls it."""
+        """The first rank's object, on every rank; every rank calls it.
+
+        Raises:
+            LostPeerError: the first rank is gone or too slow, or on that one another is.
+        """
         if self.num_ranks == 1:
             return value
         holder = [value]
-        dist.broadcast_object_list(holder, src=0, group=self.control)
+        try:
+            dist.broadcast_object_list(holder, src=0, group=self.control)
+        except RuntimeError as error:
+            said = " ".join(str(error).split())
+            who = "another rank" if self.rank == 0 else "rank 0"
+            lost = LostPeerError(
+                f"rank {self.rank} waits for {who}, which did not answer within {self.timeout_s:g} s, "
+                f"or is gone: {said:.300}."
+            )
+            lost.peer = -1 if self.rank == 0 else 0
+            raise lost from error
         return holder[0]
 
     def close(self) -> None:

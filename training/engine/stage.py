@@ -68,8 +68,8 @@ class StageCopy:
         self.counter = counter or LiveBytes()
         self.counter.exclude([*module.parameters(), *module.buffers(), *self.running.rows])
         self.device = device
-        self.at_block = first_block
-        """Begun last, by its index in the whole network."""
+        self.at = f"block {first_block} of the network"
+        """Where this rank is in it, for people; blocks have their index in the whole network."""
         self._precision = precision
         self._blocks: list[Block] = list(blocks or module)
         self._modes = [(name, layer, layer.training) for name, layer in module.named_modules()]
@@ -207,6 +207,14 @@ class _Passed:
     draws: Draws
 
 
+def _in_words(blocks: list[int]) -> str:
+    """Which blocks, for people; a segment without any holds the loss."""
+    if not blocks:
+        return "the loss"
+    first, last = blocks[0], blocks[-1]
+    return f"block {first} of the network" if first == last else f"blocks {first} to {last} of the network"
+
+
 class _Piece:
     """One segment of a stage. Its graph ends at its inputs, so it can be thrown away and made again."""
 
@@ -264,6 +272,7 @@ class _Piece:
     def _gradients(
         self, roots: list[Any], inputs: tuple[Tensor, ...], wanted: Gradients | None, found: dict[int, Tensor]
     ) -> Gradients:
+        self._owner.at = f"the backward of {_in_words([index for index, _ in self.blocks])}"
         # A weight that a later piece uses too goes on with its sum so far: the order of additions of one graph.
         shared = [weight for weight in self._weights if id(weight) in found]
         wanted = None if wanted is None else (*wanted, *(found[id(weight)] for weight in shared))
@@ -282,7 +291,7 @@ class _Piece:
     def call(self, value: Boundary, draws: Draws, saver: Saver | None = None) -> Boundary:
         """The blocks, one after the other, each with random numbers of its own."""
         for index, block in self.blocks:
-            self._owner.at_block = index
+            self._owner.at = f"block {index} of the network"
             draws.start_block(index, self._owner.device)
             if saver is not None:
                 saver.start_block()

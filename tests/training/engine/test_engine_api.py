@@ -178,12 +178,12 @@ def test_two_engines_in_one_program_do_not_disturb_each_other():
     assert found == expected
 
 
-def test_who_watches_is_told_each_action_before_it_is_done_and_the_block_that_was_begun():
+def test_who_watches_is_told_each_action_before_it_is_done_and_where_it_has_got_to():
     blocks = make_blocks("resnet")
     seen = []
 
     def watch(step: int, what: object) -> None:
-        seen.append((step, str(what), one[0].at_block if one else None))
+        seen.append((step, str(what), one[0].at if one else None))
 
     one: list[engine.Engine] = []
     one.append(engine.Engine(blocks, plan_of(blocks), watch=watch))
@@ -195,4 +195,9 @@ def test_who_watches_is_told_each_action_before_it_is_done_and_the_block_that_wa
         "REDUCE of stage 0, replica 0",
         "sharing the losses", "STEP of stage 0, replica 0",
     ]  # fmt: skip
-    assert [block for step, _, block in seen if step == 0][:2] == [None, len(blocks) - 1]
+    last = len(blocks) - 1
+    assert [at for step, _, at in seen if step == 0] == [
+        None, f"block {last} of the network", f"the backward of blocks 0 to {last} of the network",
+        "the sum of gradients", "the sum of gradients",
+    ]  # fmt: skip
+    assert one[0].at == "the optimizer's step"
